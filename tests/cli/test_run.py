@@ -11,7 +11,7 @@ import pytest
 from tenure.api.http.route.run.view import EntryItem, RunItem
 from tenure.cli.parameter import RUN_STATUSES
 from tenure.cli.show.run_table import entry_columns, tree
-from tenure.cli.show.run_view import ShownEntry, ShownRun
+from tenure.cli.show.run_view import ShownChildEnd, ShownEntry, ShownGroupEnd, ShownRun
 from tenure.cli.show.table import lines
 from tenure.core.limits import SIGNAL_BYTES_MAX
 from tenure.core.run.status import RunStatus
@@ -114,6 +114,50 @@ def test_a_run_that_waits_shows_for_what_and_a_signal_wakes_it(
         ended = run("runs", "signal", run_id, "approve")
         assert ended.exit_code == 4
         assert "Next: See how it ended: tenure runs show ID" in ended.stderr
+
+
+def test_a_run_shows_its_children_and_a_child_its_run(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue):
+        run_id = start(run, "parent", "--queue", queue)
+        done = "map:echo 2 of 5 done, 1 failed"
+        eventually_sync(lambda: done in run("runs", "show", run_id).stdout)
+    text = run("runs", "show", run_id).stdout
+    assert "1 child" in text
+    found = shown(run, run_id)
+    assert found["openChildCount"] == 1
+    (group,) = found["groups"]
+    assert (group["key"], group["total"], group["spawned"]) == ("map:echo", 5, 3)
+    assert (group["openCount"], group["failed"]) == (1, 1)
+    listed = read(run("tasks", "ls", "--queue", queue, "--type", "nobody", "-o", "json"))
+    children = [
+        read(run("tasks", "show", each["taskId"], "-o", "json")) for each in listed["tasks"]
+    ]
+    assert {each["stepKey"] for each in children} == {"1/pack", "map:echo"}
+    assert {each["parentId"] for each in children} == {run_id}
+    (own,) = [each for each in children if each["stepKey"] == "1/pack"]
+    assert f"1/pack of run {run_id}" in run("tasks", "show", own["taskId"]).stdout
+    assert run("tasks", "cancel", own["taskId"]).exit_code == 0
+    entries = shown(run, run_id)["entries"]
+    (end,) = [each for each in entries if each["kind"] == "CHILD"]
+    assert end["child"] == {"taskId": own["taskId"], "type": "nobody", "state": "CANCELLED"}
+    assert own["taskId"] in run("runs", "show", run_id).stdout
+
+
+def test_the_end_of_a_group_is_one_line_of_the_journal() -> None:
+    group = ShownGroupEnd("id", total=5, succeeded=3, failed=1, cancelled=1)
+    child = ShownChildEnd("task", "pack", "SUCCEEDED")
+    found = tree(
+        [
+            entry(1, "map:echo", "GROUP", group=group),
+            entry(2, "1/pack", "CHILD", child=child, took_ms=7),
+        ]
+    )
+    text = [str(line) for line in lines(entry_columns(), found, 200)]
+    assert text[1].endswith("3 of 5 succeeded, 1 failed, 1 cancelled")
+    assert text[3].split()[3:5] == ["CHILD", "7ms"]
+    assert text[3].endswith("task")
 
 
 def test_a_parked_run_says_why_and_is_tried_again(

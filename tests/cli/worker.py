@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Final, Self, cast
+import uuid
+from typing import Any, Final, Self, cast
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from tenure.v1 import task_pb2, task_service_pb2, workflow_service_pb2
+from tenure.v1 import journal_pb2, task_pb2, task_service_pb2, workflow_service_pb2
 from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 from tests.bounds import ANSWER_S
 
 _BEAT_SECONDS: Final = 0.05
-TYPES: Final = ("echo", "bytes", "fail", "gate", "defer", "approval", "park")
+TYPES: Final = ("echo", "bytes", "fail", "gate", "defer", "approval", "park", "parent")
 
 
 class SmallWorker(threading.Thread):
@@ -23,7 +24,8 @@ class SmallWorker(threading.Thread):
 
     ``echo`` returns its input, ``bytes`` some bytes, ``fail`` fails, ``defer`` leaves its end to
     others, and ``gate`` tells that it is half-way and goes on when the test opens ``gate``. Of runs
-    ``approval`` publishes a state and waits for a signal, and ``park`` does not fit its journal.
+    ``approval`` publishes a state and waits for a signal, ``park`` does not fit its journal, and
+    ``parent`` makes tasks: two that end, of a group of five, and two that nobody takes.
     """
 
     def __init__(self, target: str, queue: str, **labels: str) -> None:
@@ -113,6 +115,10 @@ class SmallWorker(threading.Thread):
             finish.waits.add(kind="signal", key="approve", since_ms=1, detail="expense.py:9")
             finish.waits.add(kind="timer", key="timeout", detail="1000")
             finish.wait_count = 3
+        elif task.type == "parent" and task.attempt == 1:
+            self._make_children(task)
+            finish.kind = task_pb2.FINISH_KIND_YIELDED
+            finish.patience_n = 10
         elif task.type == "gate" and self._is_cancelled(task):
             finish.kind = task_pb2.FINISH_KIND_CANCELLED
         elif task.type == "bytes":
@@ -128,6 +134,30 @@ class SmallWorker(threading.Thread):
         )
         request = task_service_pb2.HeartbeatTasksRequest(worker_id=self.worker_id, items=[beat])
         self._tasks.HeartbeatTasks(request)
+
+    def _make_children(self, task: task_pb2.AssignedTask) -> None:
+        own = self._child("nobody", key="1/pack")
+        items = [
+            self._child(type_name, item=item)
+            for item, type_name in enumerate(("echo", "fail", "nobody"))
+        ]
+        ref: dict[str, Any] = {"task_id": task.task_id, "attempt": 1}
+        in_group: dict[str, Any] = {"group_key": "map:echo", "group_index": 1, "group_total": 5}
+        spawns = [
+            journal_pb2.SpawnReport(**ref, number=1, children=[own]),
+            journal_pb2.SpawnReport(**ref, number=2, children=items, **in_group),
+        ]
+        request = task_service_pb2.ReportRunsRequest(worker_id=self.worker_id, spawns=spawns)
+        answer = self._tasks.ReportRuns(request)
+        assert not any(each.HasField("error") for each in answer.child_acks)
+
+    def _child(self, type_name: str, **fields: Any) -> journal_pb2.NewChild:
+        options = task_pb2.TaskOptions(start_to_close_ms=60_000)
+        options.retry.maximum_attempts = 1
+        task = task_pb2.NewTask(
+            task_id=str(uuid.uuid4()), type=type_name, task_queue=self._queue, options=options
+        )
+        return journal_pb2.NewChild(task=task, **fields)
 
     def _is_cancelled(self, task: task_pb2.AssignedTask) -> bool:
         beat = task_pb2.TaskBeat(

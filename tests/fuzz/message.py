@@ -314,6 +314,8 @@ _TAME: Final[Mapping[str, Tame]] = {
     "remove": _task_id,
     "new_task_id": _new_id,
     "run_id": _task_id,
+    "child_ids": _task_id,
+    "open_after": _task_id,
     "worker_id": _known("worker_ids"),
     "token": _known("tokens"),
     "task_token": _known("task_tokens"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,7 +13,6 @@ from tenure import signal as make_signal
 from tenure.sdk.transport.channel import Stream
 from tenure.sdk.worker.connection.incarnation import Incarnation
 from tenure.v1 import session_service_pb2 as pb
-from tenure.v1 import task_pb2
 from tests.soak.sdk_activity import note
 
 STEPS: Final = 10
@@ -56,12 +54,12 @@ def _die_after_write(number: int) -> None:
 def _die_with_answer(number: int) -> None:
     take_entries = Incarnation.take_entries
 
-    def watched(self: Incarnation, acks: Any, pages: Iterable[task_pb2.JournalPage]) -> None:
+    def watched(self: Incarnation, acks: Any, *others: Any) -> None:
         if any(ack.no == number for ack in acks):
             _die()
-        take_entries(self, acks, pages)
+        take_entries(self, acks, *others)
 
-    Incarnation.take_entries = watched  # type: ignore[method-assign]
+    Incarnation.take_entries = watched  # type: ignore[method-assign, assignment]
 
 
 async def take_step(number: int) -> int:

@@ -216,11 +216,11 @@ class TestEngine:
         Nobody is told: connections stay open and silent, and go on when the block ends.
         """
         line = self._stage.line_of(peer)
-        worker_id = await asyncio.wrap_future(self._stage.call(self._stage.block(peer, line)))
+        worker_ids = await asyncio.wrap_future(self._stage.call(self._stage.block(peer, line)))
         try:
             yield
         finally:
-            await asyncio.wrap_future(self._stage.call(self._stage.unblock(worker_id, line)))
+            await asyncio.wrap_future(self._stage.call(self._stage.unblock(worker_ids, line)))
 
 
 def open_engine(*, start_at: datetime | None = None, patience: Duration = PATIENCE) -> TestEngine:

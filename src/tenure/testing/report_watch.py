@@ -1,17 +1,18 @@
-"""Shows a test what a worker reports of its runs, and cuts the worker off at one of the reports."""
+"""Shows a test what is reported of a run, and cuts its worker off at one of the reports."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from tenure.engine.command import Answer, Command
 from tenure.engine.engine import Engine
-from tenure.engine.run.command import RecordSteps
-from tenure.engine.task.command import FinishKind, FinishTasks
+from tenure.engine.run.child_command import CancelChildren, ChildCancel, SpawnReport, SpawnTasks
+from tenure.engine.run.command import RecordSteps, StartRun, StepReport
+from tenure.engine.task.command import Finish, FinishKind, FinishTasks
 from tenure.errors import Unavailable
 
 Submit = Callable[[Command[Any]], "asyncio.Future[Any]"]
@@ -29,26 +30,46 @@ class CrashPoint(msgspec.Struct, frozen=True):
         return f"right {'after' if self.is_after else 'before'} {self.report} is recorded"
 
 
-class ReportWatch:
-    """The reports of one worker about one run; without a point it only takes them down."""
+_Reports = Iterator[tuple[str, str]]
+"""The name of each report, and the key of its step if it is one."""
 
-    def __init__(self, worker_id: str, crash: Callable[[], None], point: CrashPoint | None) -> None:
-        """Call ``crash`` at a point, on the server's loop."""
-        self._worker_id = worker_id
+
+class ReportWatch:
+    """What one worker reports of one run, and the ends of its children, whoever reports them.
+
+    Without a point it only takes them down.
+    """
+
+    def __init__(
+        self,
+        worker_ids: Collection[str],
+        queue: str,
+        crash: Callable[[], None],
+        point: CrashPoint | None,
+    ) -> None:
+        """Call ``crash`` at a point, on the server's loop; the run is the first of its queue."""
+        self._worker_ids = worker_ids
+        self._queue = queue
         self._crash = crash
         self._point = point
         self._wait_count = 0
+        # What its children are called, by their ids.
+        self._children: dict[str, str] = {}
         # In their order, each once.
         self.reports: dict[str, None] = {}
         # Steps that were recorded before the crash.
         self.recorded: set[str] = set()
         self.is_hit = False
+        self._run_id = ""
+        self._generation = 0
 
     def submit(self, command: Command[Answer], submit: Submit) -> asyncio.Future[Answer]:
         """Pass a command on, unless the worker dies before it."""
-        if self.is_hit or not self._is_mine(command):
+        if isinstance(command, StartRun) and not self._run_id and command.new.queue == self._queue:
+            self._run_id = command.new.id
+        reports = {} if self.is_hit else dict(self._reports(command))
+        if not reports:
             return submit(command)
-        reports = dict(self._reports(command))
         self.reports.update(dict.fromkeys(reports))
         is_here = self._point is not None and self._point.report in reports
         if is_here and self._point is not None and not self._point.is_after:
@@ -60,25 +81,52 @@ class ReportWatch:
         answer.add_done_callback(lambda _: self._is_done(reports, is_here=is_here))
         return answer
 
-    def _is_mine(self, command: Command[Any]) -> bool:
-        if not isinstance(command, RecordSteps | FinishTasks):
-            return False
-        return command.worker_id == self._worker_id
+    def _reports(self, command: Command[Any]) -> _Reports:
+        if isinstance(command, FinishTasks):
+            is_mine = command.worker_id in self._worker_ids
+            yield from self._ends(command.items, is_mine=is_mine)
+            return
+        if not isinstance(command, RecordSteps | SpawnTasks | CancelChildren):
+            return
+        for item in command.items:
+            if item.task_id == self._run_id and command.worker_id in self._worker_ids:
+                yield from self._reports_of(item)
 
-    def _reports(self, command: Command[Any]) -> Iterator[tuple[str, str]]:
-        """Yield the name of each report, and the key of its step if it is one."""
-        if isinstance(command, RecordSteps):
-            for item in command.items:
-                for entry in item.entries:
-                    kind = entry.kind.name.lower()
-                    yield f"{kind} {entry.key}", entry.key if kind == "step" else ""
-        elif isinstance(command, FinishTasks):
-            for finish in command.items:
+    def _ends(self, finishes: Iterable[Finish], *, is_mine: bool) -> _Reports:
+        for finish in finishes:
+            child = self._children.get(finish.task_id)
+            if child is not None:
+                if finish.kind is not FinishKind.YIELDED:
+                    yield f"the end of {child}", ""
+            elif is_mine and finish.task_id == self._run_id:
                 if finish.kind is FinishKind.YIELDED:
                     self._wait_count += 1
                     yield f"its wait {self._wait_count}", ""
+                elif finish.kind.value == "continued":
+                    yield f"its new beginning{in_generation(self._generation)}", ""
+                    self._generation += 1
                 else:
                     yield _END, ""
+
+    def _reports_of(self, item: StepReport | SpawnReport | ChildCancel) -> _Reports:
+        if isinstance(item, SpawnReport):
+            first = item.children[0].item
+            for each in item.children:
+                name = f"an item of {item.group_key}" if item.group_key else each.key
+                name += in_generation(self._generation)
+                self._children[each.new.id] = name
+                if not item.group_key:
+                    yield f"the start of {name}", ""
+            if item.group_key:
+                yield f"the start of {item.group_key} from item {first} on", ""
+        elif isinstance(item, ChildCancel):
+            names = [self._children.get(each, each) for each in item.child_ids] or [item.group_key]
+            yield f"the cancel of {', '.join(names)}", ""
+        else:
+            for entry in item.entries:
+                kind = entry.kind.name.lower()
+                key = f"{entry.key}{in_generation(self._generation)}"
+                yield f"{kind} {key}", key if kind == "step" else ""
 
     def _is_done(self, reports: dict[str, str], *, is_here: bool) -> None:
         if not self.is_hit:
@@ -89,6 +137,11 @@ class ReportWatch:
     def _hit(self) -> None:
         self.is_hit = True
         self._crash()
+
+
+def in_generation(generation: int) -> str:
+    """Return what is behind the keys of a run that has begun anew: they come again."""
+    return f" of generation {generation}" if generation else ""
 
 
 class WatchedEngine(Engine):

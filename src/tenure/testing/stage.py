@@ -16,6 +16,7 @@ from tenure.api.setting import Address, ServerSettings
 from tenure.core import check
 from tenure.engine.access import command as c
 from tenure.engine.clock import SystemClock
+from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.server_row import ServerTouch
@@ -102,7 +103,13 @@ class Stage:
         engine = WatchedEngine(
             store,
             clock=self.clock,
-            services=[SightedDueTasks(), HeldRelease(), ClaimFallback(), ServerTouch()],
+            services=[
+                SightedDueTasks(),
+                HeldRelease(),
+                ChildClosing(),
+                ClaimFallback(),
+                ServerTouch(),
+            ],
         )
         # Its buckets would be refilled by a clock that stands still.
         settings = ServerSettings(
@@ -211,7 +218,7 @@ class Stage:
 
     def cut(self, worker: Worker) -> None:
         """Cut a worker off for good; on the server's loop."""
-        self._hurt_ids.add(worker.worker_id)
+        self._hurt_ids.update(worker.worker_ids.values())
         self.line_of(worker).kill()
 
     async def kill(self, worker: Worker) -> None:
@@ -221,23 +228,24 @@ class Stage:
         with contextlib.suppress(TimeoutError):
             # A worker that polls has no connection whose end could be seen.
             async with asyncio.timeout(_NOTICE_SECONDS_MAX):
-                await _until_missed(self._engine.store, worker.worker_id)
+                for worker_id in worker.worker_ids.values():
+                    await _until_missed(self._engine.store, worker_id)
 
-    async def block(self, peer: object, line: ClientLine) -> str:
+    async def block(self, peer: object, line: ClientLine) -> set[str]:
         """Let nothing pass between the server and somebody; on the server's loop.
 
-        Returns the id under which a worker is known meanwhile.
+        Returns the ids under which a worker is known meanwhile.
         """
         line.block()
-        worker_id = peer.worker_id if isinstance(peer, Worker) else ""
-        self._hurt_ids.add(worker_id)
-        return worker_id
+        worker_ids = set(peer.worker_ids.values()) if isinstance(peer, Worker) else set()
+        self._hurt_ids |= worker_ids
+        return worker_ids
 
-    async def unblock(self, worker_id: str, line: ClientLine) -> None:
+    async def unblock(self, worker_ids: set[str], line: ClientLine) -> None:
         """Let everything pass again; on the server's loop."""
         line.unblock()
         if not line.is_dead:
-            self._hurt_ids.discard(worker_id)
+            self._hurt_ids -= worker_ids
 
     async def lose_next_reply(self, line: ClientLine) -> None:
         """Lose the next answer on a line; on the server's loop."""

@@ -1,9 +1,9 @@
 """Kills the worker of a workflow at every point at which it could die, and compares.
 
 First the workflow runs to its end undisturbed. Then it runs once for each report that its worker
-made, such as the end of a step: the worker dies right before the server has recorded the report,
-and in another run right after. A new worker goes on each time. The result has to be the same, and
-no step may run again after it was recorded.
+made, such as the end of a step or the start of a child, and for the end of each child: the worker
+dies right before the server has recorded the report, and in another run right after. A new worker
+goes on each time. The result has to be the same, and no step may run again after it was recorded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -22,11 +22,12 @@ from tenure.core.run.status import RunStatus
 from tenure.sdk.client import RunDescription, RunHandle
 from tenure.sdk.failure import TaskFailed
 from tenure.sdk.payload import UserValue
+from tenure.sdk.worker.served_queue import declared_queues
 from tenure.sdk.worker.worker import Worker
 from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import Workflow, check_workflow
 from tenure.sdk.workflow.step import Step
-from tenure.testing.report_watch import CrashPoint, ReportWatch
+from tenure.testing.report_watch import CrashPoint, ReportWatch, in_generation
 
 if TYPE_CHECKING:
     from tenure.testing.engine import TestEngine
@@ -47,6 +48,7 @@ async def assert_survives(
     /,
     *args: object,
     engine: TestEngine,
+    code: Iterable[object] = (),
     act: Callable[[RunHandle[R]], Awaitable[object]] | None = None,
     key: Callable[[R], object] | None = None,
     **kwargs: object,
@@ -57,12 +59,13 @@ async def assert_survives(
 
     Raises ``AssertionError`` at the first crash after which the run does not end as it does without
     one, or runs a step again that was recorded. Returns the result, or raises the failure of the
-    run. ``act`` is awaited when a run has started, to send it signals or to cancel it. ``key`` says
+    run. ``code`` are the activities and workflows that it calls: the worker that dies runs them,
+    too. ``act`` is awaited when a run has started, to send it signals or to cancel it. ``key`` says
     what of the result has to be the same, if it contains times or ids.
     """
     check_workflow(workflow)
     survey: _Survey[R] = _Survey(engine, workflow, args, kwargs)
-    survey.act, survey.key = act, key or survey.key
+    survey.code, survey.act, survey.key = list(code), act, key or survey.key
     return await survey.run()
 
 
@@ -99,6 +102,7 @@ class _Survey(Generic[R]):
         self._stage = engine._stage  # noqa: SLF001 (of one package)
         self._args = args
         self._kwargs = kwargs
+        self.code: list[object] = []
         self.act: Callable[[RunHandle[R]], Awaitable[object]] | None = None
         self.key: Callable[[R], object] = lambda value: value
         self._worker: Worker | None = None
@@ -140,7 +144,8 @@ class _Survey(Generic[R]):
 
     async def _one_run(self, point: CrashPoint | None) -> tuple[_End, RunHandle[R], ReportWatch]:
         assert self._worker is not None
-        watch = ReportWatch(self._worker.worker_id, self._crash, point)
+        ids = self._worker.worker_ids.values()
+        watch = ReportWatch(ids, self._workflow.options.queue, self._crash, point)
         self._stage.watch(watch)
         run: RunHandle[R] = await self._engine.start(self._workflow, *self._args, **self._kwargs)
         self._counts.setdefault(run.run_id, Counter())
@@ -209,8 +214,13 @@ class _Survey(Generic[R]):
             await self._closing.aclose()
         self._closing = contextlib.AsyncExitStack()
         self._worker = await self._closing.enter_async_context(
-            self._engine.worker([self._workflow], queue=self._workflow.options.queue)
+            self._engine.worker([self._workflow, *self.code], queues=self._queues())
         )
+
+    def _queues(self) -> list[str]:
+        """Return the queue that is nobody else's, and those of the code that it calls."""
+        others = declared_queues(self.code) if self.code else []
+        return [self._workflow.options.queue, *others]
 
 
 class _CountingContext(WorkflowContext):
@@ -226,7 +236,8 @@ class _CountingContext(WorkflowContext):
         known = step.function
         assert known is not None
         # It is called later, at the frontier of the body.
-        step.function = replace(known, call=_counting(known.call, self.counts, step.key))
+        key = f"{step.key}{in_generation(self.info.generation)}"
+        step.function = replace(known, call=_counting(known.call, self.counts, key))
         return step
 
     def branch(self, name: str) -> WorkflowContext:

@@ -95,18 +95,21 @@ class SyncTestEngine:
         workflow: Workflow[..., R],
         /,
         *args: object,
+        code: Iterable[object] = (),
         act: Callable[[RunHandle[R]], Awaitable[object]] | None = None,
         key: Callable[[R], object] | None = None,
         **kwargs: object,
     ) -> R:
         """Run a workflow and kill its worker at every point, as ``assert_survives`` does.
 
-        ``act`` gets the asynchronous handle of the run and has to return something to await, such
-        as ``lambda run: run.signal(approve, answer)``.
+        ``code`` are the activities and workflows that it calls. ``act`` gets the asynchronous
+        handle of the run and has to return something to await, such as
+        ``lambda run: run.signal(approve, answer)``.
         """
-        return self._run(
-            assert_survives(workflow, *args, engine=self._engine, act=act, key=key, **kwargs)
+        survives = assert_survives(
+            workflow, *args, engine=self._engine, code=code, act=act, key=key, **kwargs
         )
+        return self._run(survives)
 
     @contextlib.contextmanager
     def worker(self, code: Iterable[object], **options: Unpack[WorkerOptions]) -> Iterator[Worker]:

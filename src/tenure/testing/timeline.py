@@ -30,6 +30,7 @@ from tenure.core.task.record import TaskState
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import Worker, WorkerStatus
 from tenure.engine.service import Report
+from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.retention import Retention
 from tenure.engine.task.command import ProcessDue, SignalCancels
@@ -189,6 +190,12 @@ class Timeline:
             pass
         while (await release.run_once(engine)).has_more:
             pass
+        await self._close_children()
+
+    async def _close_children(self) -> None:
+        closing = ChildClosing()
+        while (await closing.run_once(self._engine)).has_more:
+            pass
 
     async def _forget_old(self) -> None:
         retention = Retention()
@@ -201,6 +208,7 @@ class Timeline:
         """Wait until nothing moves: no batch, no task on its way, no code that ends soon."""
         pause_s = _LOOK_SECONDS
         while True:
+            await self._close_children()
             await self._flush()
             look = await self._engine.store.read(self._look)
             if not self._has_hope(look):

@@ -12,6 +12,15 @@ from tenure.core.limits import SIGNAL_BYTES_MAX
 from tenure.core.run.record import Wait
 from tenure.engine.task.command import FinishKind, HeartbeatTasks, PauseTask, TaskBeat
 from tests.api.http.site import UNKNOWN_ID, Site
+from tests.engine.run.children import (
+    items,
+    new_child,
+    new_run,
+    parent_of,
+    spawn,
+    spawn_children,
+    spawn_report,
+)
 from tests.engine.run.runs import give_up_slot, positions, report, running_run, step
 from tests.engine.world import FATAL, NAMESPACE
 
@@ -311,3 +320,76 @@ async def test_a_page_of_a_journal_begins_behind_no_negative_position(small: Sit
     found = await small.refused("GET", f"/v1/runs/{run_id}/journal?after=-1")
     assert found == (400, "invalid_argument", {"field": "after"})
     assert await journal(small, run_id, after=7) == {"entries": [], "end": 0}
+
+
+async def test_a_child_names_its_run_its_call_and_the_first_run(site: Site) -> None:
+    world, engine = site.world, site.engine
+    worker = await world.worker(engine)
+    root, (activity_id,) = await parent_of(world, engine, worker)
+    (run_id,) = await spawn_children(engine, worker, root, new_run(world, "1/child:ship"))
+    shipper = await world.worker(engine, "ship")
+    (run,) = await world.claim(engine, shipper, types=frozenset({"ship"}))
+    (child_id,) = await spawn_children(engine, shipper, run, new_child(world, "2/pack"))
+    activity, shown, child = [
+        await site.task(activity_id),
+        await get(site, run_id),
+        await site.task(child_id),
+    ]
+    assert (activity["runId"], activity["parentId"]) == (root.id, root.id)
+    assert (activity["rootRunId"], activity["stepKey"]) == (root.id, "resize#0")
+    assert (shown["parentId"], shown["rootRunId"]) == (root.id, root.id)
+    assert shown["stepKey"] == "1/child:ship"
+    assert (child["runId"], child["rootRunId"], child["stepKey"]) == (run_id, root.id, "2/pack")
+    assert (await get(site, root.id)).keys().isdisjoint({"parentId", "rootRunId", "stepKey"})
+
+
+async def test_a_run_shows_its_open_children_and_the_progress_of_its_groups(site: Site) -> None:
+    world, engine = site.world, site.engine
+    worker = await world.worker(engine)
+    run, (child_id,) = await parent_of(world, engine, worker)
+    group = {"group_key": "map:resize", "group_index": 1, "group_total": 4}
+    made = items(world, 0, 3, new={"queue": "other"})
+    await spawn(engine, worker, spawn_report(run, *made, **group))
+    found = await get(site, run.id)
+    assert found["openChildCount"] == 1
+    (shown,) = found["groups"]
+    assert {**shown, "groupId": ""} == {
+        "groupId": "",
+        "key": "map:resize",
+        "index": 1,
+        "type": "resize",
+        "total": 4,
+        "spawned": 3,
+        "openCount": 3,
+        "failed": 0,
+    }
+    page = await journal(site, run.id)
+    assert (page["open"][0]["taskId"], page["open"][0]["kind"]) == (child_id, "ACTIVITY")
+    assert page["groups"] == found["groups"]
+    assert "openNext" not in page
+    await site.call("POST", f"/v1/tasks/{made[1].new.id}/cancel", json={})
+    results = await journal(site, run.id, groupKey="map:resize")
+    (end,) = results["entries"]
+    assert (results["end"], end["pos"], end["kind"], end["key"]) == (4, 2, "CHILD", "1")
+    assert (end["child"]["taskId"], end["child"]["state"]) == (made[1].new.id, "CANCELLED")
+    assert (await get(site, run.id))["groups"][0]["openCount"] == 2
+    rest = await journal(site, run.id, openAfter=child_id)
+    assert (rest["entries"], "open" in rest) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code", "field"),
+    [
+        ({"groupKey": "map:nothing"}, 404, "not_found", None),
+        ({"groupKey": "k" * 513}, 400, "invalid_argument", "groupKey"),
+        ({"openAfter": "x"}, 400, "invalid_argument", "openAfter"),
+    ],
+)
+async def test_a_wrong_page_of_children_is_refused(
+    small: Site, query: dict[str, str], status: int, code: str, field: str | None
+) -> None:
+    run_id = await start(small)
+    path = f"/v1/runs/{run_id}/journal"
+    told = await small.refused("GET", path, params=query)
+    assert told[:2] == (status, code)
+    assert told[2].get("field") == field

@@ -8,8 +8,9 @@ from tenure.core.limits import JOURNAL_REQUESTS_MAX, POLL_PAGE_BYTES_MAX
 from tenure.engine.engine import Engine
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
+from tests.api.rpc.child_wire import cancel, items, new_child, new_run, spawn
 from tests.api.rpc.run_wire import entry, keys, report, start, wanted, yielded
-from tests.api.rpc.wire import Wire, refused
+from tests.api.rpc.wire import Wire, refused, succeeded
 from tests.engine.world import NAMESPACE
 
 UNKNOWN = "019b0000-0000-7000-8000-00000000dead"
@@ -121,3 +122,52 @@ async def test_a_worker_that_does_not_hold_the_run_gets_nothing(wire: Wire, engi
     assert answer.step_acks[0].error.code == "attempt_mismatch"
     assert answer.pages[0].error.code == "attempt_mismatch"
     assert not answer.pages[0].entries
+
+
+async def test_children_are_made_and_ended_by_the_same_call(wire: Wire, engine: Engine) -> None:
+    worker_id, (task, other) = await polled_runs(wire, engine, count=2)
+    first, second = new_child(engine), new_run(engine)
+    answer = await report_runs(
+        wire,
+        worker_id,
+        steps=[report(task)],
+        spawns=[
+            spawn(task, first, number=1),
+            spawn(other, number=1),
+            items(engine, task, 2, number=2),
+            spawn(other, second, number=2),
+        ],
+        child_cancels=[cancel(task, first.task.task_id, number=3), cancel(other, number=3)],
+        journal=[wanted(task), wanted(task, group_key="map:resize"), wanted(other)],
+    )
+    assert [(each.task_id, each.number, each.error.code) for each in answer.child_acks] == [
+        (task.task_id, 1, ""),
+        (other.task_id, 1, "invalid_argument"),
+        (task.task_id, 2, ""),
+        (other.task_id, 2, ""),
+        (task.task_id, 3, ""),
+        (other.task_id, 3, "invalid_argument"),
+    ]
+    mine, results, others = answer.pages
+    assert [each.content.key for each in mine.entries] == ["charge", "resize"]
+    assert mine.entries[1].child.state == task_pb2.TASK_STATE_CANCELLED
+    assert [each.key for each in mine.groups] == ["map:resize"]
+    assert (results.group_key, results.end, len(results.entries)) == ("map:resize", 2, 0)
+    assert [each.task_id for each in others.open] == [second.task.task_id]
+
+
+async def test_a_run_hears_of_its_children_by_polls_alone(wire: Wire, engine: Engine) -> None:
+    worker_id, (task,) = await polled_runs(wire, engine)
+    spawned = spawn(task, new_child(engine))
+    await report_runs(wire, worker_id, spawns=[spawned])
+    # Its answer was lost: nothing new is made.
+    await report_runs(wire, worker_id, spawns=[spawned])
+    await wire.finish(worker_id, yielded(task, seen=0))
+    resizer = (await wire.register("resize")).worker_id
+    (child,) = await wire.poll(resizer, supported_workflow_types=["resize"])
+    assert (child.parent_id, child.step_key) == (task.task_id, f"{task.task_id}:0:resize")
+    await wire.finish(resizer, succeeded(child, output=b"5"))
+    (again,) = await wire.poll(worker_id)
+    (end,) = again.journal.entries
+    assert (end.child.task_id, end.content.output) == (child.task_id, b"5")
+    assert not again.journal.open

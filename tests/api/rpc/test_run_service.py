@@ -15,6 +15,7 @@ from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as pb
 from tests.api.rpc.wire import Wire, open_wire, refused
+from tests.engine.run.children import items, new_run, parent_of, spawn, spawn_children, spawn_report
 from tests.engine.run.runs import give_up_slot, positions, report, running_run, step
 from tests.engine.world import FATAL, NAMESPACE, OTHER_NAMESPACE, QUEUE, World
 
@@ -394,3 +395,64 @@ async def test_a_run_is_retried_as_a_new_run_with_an_empty_journal(
     made = await get(wire, (await wire.tasks.RetryTask(request)).task_id)
     assert (name_of(made.status), made.input, made.entry_count) == ("PENDING", b"1", 0)
     assert await signal(wire, made.run_id)
+
+
+async def test_a_run_shows_its_place_its_open_children_and_its_groups(
+    wire: Wire, world: World, engine: Engine
+) -> None:
+    worker = await world.worker(engine)
+    root, (child_id,) = await parent_of(world, engine, worker)
+    (run_id,) = await spawn_children(engine, worker, root, new_run(world))
+    group = {"group_key": "map:resize", "group_index": 3, "group_total": 5}
+    await spawn(engine, worker, spawn_report(root, *items(world, 0, 2), **group))
+    run = await get(wire, run_id)
+    assert (run.parent_id, run.root_run_id, run.step_key) == (root.id, root.id, "child:ship")
+    assert (run.open_child_count, len(run.groups)) == (0, 0)
+    shown = await get(wire, root.id)
+    assert (shown.parent_id, shown.root_run_id, shown.step_key) == ("", "", "")
+    assert shown.open_child_count == 2
+    (progress,) = shown.groups
+    assert (progress.key, progress.index, progress.type) == ("map:resize", 3, "resize")
+    assert (progress.total, progress.spawned, progress.open_count) == (5, 2, 2)
+    task = await wire.get(child_id)
+    assert (task.run_id, task.parent_id, task.root_run_id) == (root.id, root.id, root.id)
+    assert task.step_key == "resize#0"
+    # Lists do not count.
+    for each in (await listed(wire)).runs:
+        assert not each.HasField("open_child_count")
+        assert not each.groups
+    page = await journal(wire, root.id)
+    assert sorted(each.task_id for each in page.open) == sorted([child_id, run_id])
+    assert list(page.groups) == [progress]
+
+
+async def test_clients_read_the_results_of_groups_and_what_is_open_by_pages(
+    wire: Wire, world: World, engine: Engine
+) -> None:
+    worker = await world.worker(engine)
+    run, (first_id, second_id) = await parent_of(world, engine, worker, count=2)
+    made = items(world, 0, 2)
+    group = {"group_key": "map:resize", "group_total": 2}
+    await spawn(engine, worker, spawn_report(run, *made, **group))
+    request = task_pb.CancelTaskRequest(namespace_id=NAMESPACE, task_id=made[1].new.id)
+    await wire.tasks.CancelTask(request)
+
+    async def read(**fields: Any) -> task_pb2.JournalPage:
+        asked = pb.GetJournalRequest(**{"namespace_id": NAMESPACE, "run_id": run.id, **fields})
+        return cast("task_pb2.JournalPage", (await wire.workflows.GetJournal(asked)).page)
+
+    results = await read(group_key="map:resize")
+    assert (results.group_key, results.end) == ("map:resize", 2)
+    (end,) = results.entries
+    assert (end.pos, end.child.task_id) == (2, made[1].new.id)
+    assert not (await read(group_key="map:resize", after=2)).entries
+    behind = await read(open_after=min(first_id, second_id))
+    assert [each.task_id for each in behind.open] == [max(first_id, second_id)]
+    for fields, code, field in (
+        ({"group_key": "map:nothing"}, "not_found", ""),
+        ({"group_key": "k" * 513}, "invalid_argument", "group_key"),
+        ({"open_after": "x"}, "invalid_argument", "open_after"),
+        ({"namespace_id": OTHER_NAMESPACE, "group_key": "map:resize"}, "not_found", ""),
+    ):
+        _, refusal = await refused(read(**fields))
+        assert (refusal.code, refusal.field) == (code, field)

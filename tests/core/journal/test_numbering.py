@@ -12,6 +12,8 @@ from tenure.core.journal.entry import (
     EntryKind,
     JournalPage,
     NewEntry,
+    OpenChild,
+    OpenGroup,
     day_of,
     encode_body,
 )
@@ -133,6 +135,35 @@ def test_a_page_is_as_large_as_its_entries() -> None:
     assert numbering.page_bytes(JournalPage(3, (), 3)) == 0
 
 
+def open_page(count: int, group_count: int = 0) -> JournalPage:
+    children = [OpenChild(f"id-{number}", "é", 1, "pack", is_run=False) for number in range(count)]
+    groups = [OpenGroup("id", "map", 1, "pack", 3, 2, 1, 0)] * group_count
+    return JournalPage(0, (), 0, open=tuple(children), groups=tuple(groups))
+
+
+def test_a_page_is_as_large_as_what_is_open_too() -> None:
+    assert numbering.open_bytes(open_page(0)) == 0
+    assert numbering.open_bytes(open_page(2)) == 2 * (64 + 2 + 4)
+    assert numbering.page_bytes(open_page(2, group_count=1)) == 2 * 70 + 64 + 3 + 4
+
+
+def test_results_of_a_group_count_each_by_itself() -> None:
+    entries, _ = numbering.append(EMPTY, [STEP] * 3, at_ms=5)
+    size = sum(each.total_bytes for each in entries)
+    page = JournalPage(0, tuple(entries), 3, group_key="map")
+    assert numbering.page_bytes(page) == size
+
+
+def test_open_children_without_room_are_asked_for_behind_the_last_one_with_room() -> None:
+    page = open_page(3)
+    assert numbering.cut_open(page, bytes_max=210) is page
+    cut = numbering.cut_open(page, bytes_max=209)
+    assert ([each.task_id for each in cut.open], cut.open_next) == (["id-0", "id-1"], "id-1")
+    none = numbering.cut_open(page, bytes_max=0, behind="id")
+    assert (none.open, none.open_next) == ((), "id")
+    assert numbering.cut_open(page, bytes_max=69).open_next == numbering.BEFORE_ALL_IDS
+
+
 @pytest.mark.parametrize("before_ms", [-5, 0, 1, 65_535, 65_536, T0])
 def test_the_start_of_a_step_is_kept_whenever_it_was(before_ms: int) -> None:
     step = NewEntry(EntryKind.STEP, "charge", EntryBody(started_at_ms=T0 - before_ms, took_ms=1))
@@ -144,4 +175,4 @@ def test_an_output_of_the_usual_kind_takes_few_bytes() -> None:
     body = EntryBody(output=b"1", attempts=1, started_at_ms=T0 - 20, site="orders.py:40")
     stored = encode_body(body, T0)
     assert stored is not None
-    assert len(stored) == 27
+    assert len(stored) == 29

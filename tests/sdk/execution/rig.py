@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,8 +17,8 @@ from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.worker.execution.executor import TaskExecutor
 from tenure.sdk.worker.execution.runners import Runners
 from tenure.sdk.worker.execution.settings import ExecutionSettings
-from tenure.sdk.worker.executor_protocol import NumberedEntry
-from tenure.v1 import task_pb2
+from tenure.sdk.worker.executor_protocol import ChildReport, NumberedEntry, WantedPage
+from tenure.v1 import task_pb2, workflow_service_pb2
 from tests.bounds import WAIT_S
 from tests.polling import eventually
 
@@ -48,7 +49,13 @@ class Recorder:
     def record(self, entries: Sequence[NumberedEntry]) -> None:
         raise NotImplementedError
 
-    def fetch(self, task_id: str, attempt: int, after: int) -> None:
+    def report_children(self, reports: Sequence[ChildReport]) -> None:
+        raise NotImplementedError
+
+    def fetch(self, wanted: WantedPage) -> None:
+        raise NotImplementedError
+
+    def signal(self, run_id: str, signal: workflow_service_pb2.NewSignal) -> Future[None]:
         raise NotImplementedError
 
     def finishes(self, task_id: str = "") -> list[task_pb2.TaskFinish]:

@@ -435,6 +435,19 @@ async def test_info_shows_the_attempt_also_in_tasks_that_the_activity_makes() ->
         assert info.attempt_key == f"{task.task_id}:3"
 
 
+async def test_a_queued_step_has_the_key_of_its_call_in_each_attempt() -> None:
+    async with Rig(*ALL) as rig:
+        for attempt in (1, 2):
+            task = await rig.start(look, attempt=attempt, step_key="first:1:2/look", run_id="run")
+            await rig.finish_of(task)
+        first, _, second, _ = SEEN
+        assert isinstance(first, Info)
+        assert isinstance(second, Info)
+        assert first.idempotency_key == second.idempotency_key == "first:1:2/look"
+        assert first.attempt_key != second.attempt_key
+        assert (first.run_id, first.is_local) == ("run", False)
+
+
 async def test_an_activity_that_completes_later_is_deferred_with_its_details() -> None:
     async with Rig(*ALL) as rig:
         task = await rig.start(approve, task_token="t0ken")

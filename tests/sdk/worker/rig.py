@@ -20,7 +20,7 @@ from tenure.sdk.activity.context import StopReason
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
-from tenure.sdk.worker.executor_protocol import RecordedEntries, Reporter
+from tenure.sdk.worker.executor_protocol import AnsweredReport, RecordedEntries, Reporter
 from tenure.store.sqlite import SqliteStore
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import (
@@ -60,6 +60,7 @@ class FakeExecutor:
         self.hand_backs = 0
         self.recorded: list[RecordedEntries] = []
         self.pages: list[task_pb2.JournalPage] = []
+        self.answered: list[AnsweredReport] = []
         self.refused: list[tuple[str, int, str]] = []
         self.session_count = 0
         self.renewals = 0
@@ -115,6 +116,9 @@ class FakeExecutor:
     ) -> None:
         self.recorded += recorded
         self.pages += pages
+
+    def take_answers(self, answered: Sequence[AnsweredReport]) -> None:
+        self.answered += answered
 
     def refuse_entries(self, task_id: str, attempt: int, error: ErrorDetail) -> None:
         self.refused.append((task_id, attempt, error.code))

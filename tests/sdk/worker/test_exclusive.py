@@ -13,7 +13,7 @@ from tenure.v1 import task_pb2
 from tenure.v1.error_pb2 import ErrorDetail
 from tests.polling import eventually
 from tests.sdk.worker.rig import TYPE, FakeExecutor, Rig, messages
-from tests.sdk.worker.test_session import worker
+from tests.sdk.worker.scripted_worker import worker
 
 REF = ("a", 1)
 RELEASED = task_pb2.FINISH_KIND_RELEASED

@@ -8,13 +8,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tenure.cli.show.output import Lines
-from tenure.cli.show.run_view import ShownEntry, ShownRun, ShownWait
+from tenure.cli.show.run_view import ShownEntry, ShownGroup, ShownGroupEnd, ShownRun, ShownWait
 from tenure.cli.show.table import Column
 from tenure.cli.show.task_table import (
     ago,
     damage_text,
     full_error_text,
     labels_text,
+    made_by_text,
     payload_text,
     progress_text,
 )
@@ -24,6 +25,7 @@ from tenure.core.limits import INSTANT_MS_MAX
 # What a reader takes in of something that is waited for by many.
 _WAITS_NOTED_MAX: Final = 3
 _LEVEL: Final = "│ "
+_TIMED: Final = frozenset({"STEP", "CHILD"})
 
 
 class WithEntries(ShownRun, frozen=True, kw_only=True):
@@ -107,6 +109,9 @@ def facts(run: ShownRun, now_ms: int, why: str = "") -> Iterator[tuple[str, obje
     yield "timeout", duration_text(run.timeout_ms) if run.timeout_ms else ""
     yield "labels", labels_text(run.labels)
     yield "key", run.idempotency_key
+    yield "made by", made_by_text(run)
+    yield "open", _open_text(run)
+    yield "groups", _groups_text(run)
     yield "journal", _journal_text(run)
     yield "input", payload_text(run.input, run.input_base64)
     yield "output", payload_text(run.output, run.output_base64)
@@ -141,6 +146,21 @@ def _parked_text(run: ShownRun, now_ms: int) -> str:
     count = run.park_count or 1
     times = "" if count == 1 else f", {count} times in a row"
     return f"{full_error_text(run.park_error)}; {_wakes(run, now_ms)}{times}"
+
+
+def _open_text(run: ShownRun) -> str:
+    count = run.open_child_count
+    return "" if not count else "1 child" if count == 1 else f"{count} children"
+
+
+def _groups_text(run: ShownRun) -> Lines | None:
+    return Lines("\n".join([_group_text(each) for each in run.groups])) if run.groups else None
+
+
+def _group_text(group: ShownGroup) -> str:
+    """Return how far a group is: of how many items it has the ends."""
+    failed = f", {group.failed} failed" if group.failed else ""
+    return f"{group.key} {group.spawned - group.open_count} of {group.total} done{failed}"
 
 
 def _times(count: int) -> str:
@@ -217,7 +237,7 @@ def entry_columns() -> Sequence[Column[JournalLine]]:
 
 
 def _took(line: JournalLine) -> str:
-    is_timed = line.entry is None or line.entry.kind == "STEP"
+    is_timed = line.entry is None or line.entry.kind in _TIMED
     return duration_text(line.took_ms or 0) if is_timed else ""
 
 
@@ -229,8 +249,7 @@ def _entry_note(line: JournalLine) -> str:
     parts = []
     if (entry.attempts or 0) > 1:
         parts.append(f"{entry.attempts} attempts")
-    if entry.error is not None:
-        parts.append(full_error_text(entry.error))
+    parts.extend(_end_texts(entry))
     if entry.sender:
         parts.append(f"from {entry.sender}")
     if entry.next_at:
@@ -240,3 +259,19 @@ def _entry_note(line: JournalLine) -> str:
     if entry.site:
         parts.append(entry.site)
     return ", ".join(parts)
+
+
+def _end_texts(entry: ShownEntry) -> Iterator[str]:
+    """Return how a step, a child or a group ended, as far as it is worth a note."""
+    if entry.group is not None:
+        yield _group_end_text(entry.group)
+    if entry.error is not None:
+        yield full_error_text(entry.error)
+    if entry.child is not None:
+        yield entry.child.task_id
+
+
+def _group_end_text(group: ShownGroupEnd) -> str:
+    counts = {"failed": group.failed, "cancelled": group.cancelled}
+    others = "".join([f", {count} {name}" for name, count in counts.items() if count])
+    return f"{group.succeeded} of {group.total} succeeded{others}"

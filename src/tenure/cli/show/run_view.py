@@ -16,6 +16,7 @@ from tenure.cli.show.view import (
     failure,
     output_fields,
     payload_fields,
+    task_state,
     timestamp,
 )
 from tenure.v1 import task_pb2, workflow_service_pb2
@@ -36,6 +37,19 @@ class ShownWait(Shown, frozen=True):
     key: str
     since: str | None = None
     detail: str | None = None
+
+
+class ShownGroup(Shown, frozen=True):
+    """Tasks that one call of a run has made, as far as they are."""
+
+    group_id: str
+    key: str
+    index: int
+    type: str
+    total: int
+    spawned: int
+    open_count: int
+    failed: int
 
 
 class ShownRun(Shown, frozen=True, kw_only=True):
@@ -70,6 +84,11 @@ class ShownRun(Shown, frozen=True, kw_only=True):
     labels: dict[str, str]
     timeout_ms: int | None = None
     idempotency_key: str | None = None
+    parent_id: str | None = None
+    root_run_id: str | None = None
+    step_key: str | None = None
+    open_child_count: int | None = None
+    groups: list[ShownGroup] | None = None
     encoding: str
     input: msgspec.Raw | None = None
     input_base64: str | None = None
@@ -86,6 +105,25 @@ class ShownRun(Shown, frozen=True, kw_only=True):
     def is_unheld(self) -> bool:
         """Tell whether it waits for a worker."""
         return self.status in {"PENDING", "PAUSED"}
+
+
+class ShownChildEnd(Shown, frozen=True):
+    """How a task or a run ended that the run had made."""
+
+    task_id: str
+    type: str
+    state: str
+    failure_reason: str | None = None
+
+
+class ShownGroupEnd(Shown, frozen=True):
+    """How a group of tasks ended."""
+
+    group_id: str
+    total: int
+    succeeded: int
+    failed: int
+    cancelled: int
 
 
 class ShownEntry(Shown, frozen=True, kw_only=True):
@@ -109,6 +147,8 @@ class ShownEntry(Shown, frozen=True, kw_only=True):
     site: str | None = None
     signal_id: str | None = None
     sender: str | None = None
+    child: ShownChildEnd | None = None
+    group: ShownGroupEnd | None = None
 
 
 def status_name(number: workflow_service_pb2.WorkflowStatus.ValueType) -> str:
@@ -145,6 +185,7 @@ def run(message: workflow_service_pb2.WorkflowRun) -> ShownRun:
         "error": failure(message.error, encoding) if message.HasField("error") else None,
         "park_error": failure(message.park_error, encoding) if is_parked else None,
         "waits": [_wait(each) for each in message.waits] or None,
+        "groups": [ShownGroup(**copied(ShownGroup, each)) for each in message.groups] or None,
     }
     return ShownRun(**fields)
 
@@ -179,5 +220,17 @@ def entry(message: task_pb2.Entry) -> ShownEntry:
         "error": failure(content.error, content.encoding) if content.HasField("error") else None,
         "signal_id": message.signal_id or None,
         "sender": message.sender or None,
+        "child": _child_end(message.child) if message.HasField("child") else None,
+        "group": _group_end(message.group) if message.HasField("group") else None,
     }
     return ShownEntry(**fields)
+
+
+def _child_end(message: task_pb2.ChildEnd) -> ShownChildEnd:
+    return ShownChildEnd(
+        message.task_id, message.type, task_state(message.state), message.failure_reason or None
+    )
+
+
+def _group_end(message: task_pb2.GroupEnd) -> ShownGroupEnd:
+    return ShownGroupEnd(**copied(ShownGroupEnd, message))

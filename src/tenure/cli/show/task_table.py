@@ -103,6 +103,7 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
     yield "timeouts", _timeouts(task)
     yield "labels", labels_text(task.labels)
     yield "key", task.idempotency_key
+    yield "made by", made_by_text(task)
     yield "retry of", task.retry_of
     for name, payload, other in (
         ("input", task.input, task.input_base64),
@@ -111,6 +112,15 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
     ):
         yield name, payload_text(payload, other)
     yield "trace", Lines(task.error.stack_trace or "") if task.error else None
+
+
+def made_by_text(task: ShownTask | ShownRun) -> str:
+    """Return which call of which run made a task; in a tree of runs, also the first one."""
+    if task.parent_id is None:
+        return ""
+    is_deep = task.root_run_id not in {None, task.parent_id}
+    top = f", under run {task.root_run_id}" if is_deep else ""
+    return f"{task.step_key or 'a call'} of run {task.parent_id}{top}"
 
 
 def full_error_text(error: ShownFailure) -> str:

@@ -93,6 +93,8 @@ class ShownTask(Shown, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     run_id: str | None = None
     parent_id: str | None = None
+    root_run_id: str | None = None
+    step_key: str | None = None
     retry_of: str | None = None
     input: msgspec.Raw | None = None
     input_base64: str | None = None

@@ -7,15 +7,27 @@ within its attempt: so a report that comes again is recognised, and one that com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.journal.entry import Entry, EntryKind, JournalPage, NewEntry, encode_body
+from tenure.core.journal.entry import (
+    Entry,
+    EntryKind,
+    JournalPage,
+    NewEntry,
+    OpenChild,
+    OpenGroup,
+    encode_body,
+)
 from tenure.errors import Rejection
 
 # What the database keeps of an entry besides its key and its content.
 _ENTRY_BYTES = 64
+# What an open call takes besides its key and its type: its id and its numbers.
+_OPEN_BYTES = 64
+BEFORE_ALL_IDS: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class JournalEnd(msgspec.Struct, frozen=True, gc=False):
@@ -38,11 +50,39 @@ def size_of(key: str, body: bytes | None) -> int:
 
 
 def page_bytes(page: JournalPage) -> int:
-    """Return how large the entries of a page are together."""
+    """Return how large a page is: its entries, and what is open."""
+    return _entries_bytes(page) + open_bytes(page)
+
+
+def _entries_bytes(page: JournalPage) -> int:
     if not page.entries:
         return 0
+    if page.group_key:
+        # Each has its own size: they come in any order.
+        return sum([each.total_bytes for each in page.entries])
     first, last = page.entries[0], page.entries[-1]
     return last.total_bytes - first.total_bytes + size_of(first.key, first.body)
+
+
+def open_bytes(page: JournalPage) -> int:
+    """Return how large the open children and groups of a page are together."""
+    children = sum([_open_bytes(each) for each in page.open])
+    return children + sum([_open_bytes(each) for each in page.groups])
+
+
+def _open_bytes(call: OpenChild | OpenGroup) -> int:
+    return _OPEN_BYTES + len(call.key.encode()) + len(call.type)
+
+
+def cut_open(page: JournalPage, *, bytes_max: int, behind: str = BEFORE_ALL_IDS) -> JournalPage:
+    """Return a page with as many open children as have room; it begins behind an id."""
+    kept: list[OpenChild] = []
+    for child in page.open:
+        bytes_max -= _open_bytes(child)
+        if bytes_max < 0:
+            return replace(page, open=tuple(kept), open_next=kept[-1].task_id if kept else behind)
+        kept.append(child)
+    return page
 
 
 def out_of_order(end: JournalEnd, *, attempt: int, first_no: int) -> Rejection | None:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tenure.core.limits import CANCEL_GRACE_MS, DELIVERY_TIMEOUT_MS, PRIORITY_DEFAULT
-from tenure.core.run.record import RunLink, RunProgress
+from tenure.core.run.record import NO_ORIGIN, Origin, RunLink, RunProgress
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.retry import ErrorInfo, RetryPolicy
 
@@ -275,6 +275,11 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     def kind(self) -> TaskKind:
         """What a worker executes."""
         return self.spec.kind
+
+    @property
+    def place(self) -> Origin:
+        """Where it stands in runs: which one made it, and by which call."""
+        return NO_ORIGIN if self.link is None else self.link.place
 
     @property
     def output_encoding(self) -> str:

@@ -6,22 +6,28 @@ import msgspec
 
 from tenure.core import check, limits
 from tenure.core.filter import ALL_RUNS, RunFilter
-from tenure.core.journal.entry import JournalPage
+from tenure.core.journal.entry import JournalPage, OpenGroup
 from tenure.core.journal.numbering import JournalEnd
 from tenure.core.task.record import Task, TaskKind
+from tenure.engine.read.journal_page import PageOf, read_pages
 from tenure.engine.read.query import Page, PageRequest, find_task, list_tasks, read
+from tenure.engine.run.hand_out_page import open_groups
 from tenure.engine.task.handler import not_found
-from tenure.errors import NotFound
+from tenure.errors import NotFound, Rejection
+from tenure.store.table import child as child_table
+from tenure.store.table import group as group_table
 from tenure.store.table import journal as journal_table
 from tenure.store.transaction import Store, Tx
 
 
 class RunView(msgspec.Struct, frozen=True, gc=False):
-    """A run as it stands, and how much its journal has."""
+    """A run as it stands, how much its journal has, and what is open of it."""
 
     task: Task
     entry_count: int
     journal_bytes: int
+    open_child_count: int
+    groups: tuple[OpenGroup, ...]
 
 
 async def get_run(store: Store, *, namespace: str, run_id: str) -> RunView:
@@ -32,7 +38,9 @@ async def get_run(store: Store, *, namespace: str, run_id: str) -> RunView:
         task, journal_id = await _find_run(tx, key)
         ends = await journal_table.read_ends(tx, [journal_id])
         end = ends.get(journal_id, JournalEnd(journal_id))
-        return RunView(task, end.pos, end.total_bytes)
+        counts = await child_table.count_children(tx, [key])
+        groups = open_groups(await group_table.read_open_groups(tx, [journal_id]))
+        return RunView(task, end.pos, end.total_bytes, counts.get(key, 0), groups)
 
     return await read(store, body)
 
@@ -44,14 +52,32 @@ async def list_runs(
     return await list_tasks(store, namespace=namespace, page=page, where=where)
 
 
-async def read_journal(store: Store, *, namespace: str, run_id: str, after: int = 0) -> JournalPage:
-    """Return a page of the present journal of a run, behind a position."""
+async def read_journal(
+    store: Store,
+    *,
+    namespace: str,
+    run_id: str,
+    after: int = 0,
+    group_key: str = "",
+    open_after: str = "",
+) -> JournalPage:
+    """Return a page of the present journal of a run, behind a position, or of a group of it.
+
+    With ``open_after`` it has the open children behind that id instead of entries.
+    """
     key = (check.namespace(namespace), check.task_id(run_id, "runId"))
     check.integer(after, "after", 0, limits.ATTEMPT_MAX)
+    check.text(group_key, "groupKey", bytes_max=limits.STEP_KEY_BYTES_MAX)
+    if open_after:
+        check.task_id(open_after, "openAfter")
 
     async def body(tx: Tx) -> JournalPage:
-        _, journal_id = await _find_run(tx, key)
-        return await journal_table.read_page(tx, journal_id, after=after)
+        run, _ = await _find_run(tx, key)
+        wanted = PageOf(run=run, after=after, group_key=group_key, open_after=open_after)
+        (page,) = await read_pages(tx, [wanted])
+        if isinstance(page, Rejection):
+            raise page.to_error()
+        return page
 
     return await read(store, body)
 

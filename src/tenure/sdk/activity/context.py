@@ -37,8 +37,9 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``max_attempts`` 0 is without limit. ``idempotency_key`` is the same in every attempt of the
     task, ``attempt_key`` is new in each.
 
-    In a step of a workflow ``is_local`` is true, ``task_id`` and ``run_id`` are those of the run,
-    and ``attempt`` counts the attempts of the step.
+    In a queued step of a workflow ``run_id`` is its run, and ``idempotency_key`` is the same in
+    runs that were made from that one by a retry, too. In a local step ``is_local`` is true,
+    ``task_id`` and ``run_id`` are those of the run, and ``attempt`` counts attempts of the step.
     """
 
     task_id: str

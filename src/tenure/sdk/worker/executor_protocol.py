@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
 from tenure.sdk.activity.context import StopReason
-from tenure.v1 import task_pb2
+from tenure.v1 import journal_pb2, task_pb2, workflow_service_pb2
 from tenure.v1.error_pb2 import ErrorDetail
 
 
@@ -29,6 +30,33 @@ class RecordedEntries(NamedTuple):
     last_no: int
     pos: int
     at_ms: int
+
+
+class WantedPage(NamedTuple):
+    """A part of what the server has of a run: entries, open children, or results of a group.
+
+    With ``open_after`` it is the open children behind that id, with ``group_key`` the results of a
+    group behind ``after``, else the entries of the journal behind ``after``.
+    """
+
+    task_id: str
+    attempt: int
+    after: int = 0
+    group_key: str = ""
+    open_after: str = ""
+
+
+ChildReport = journal_pb2.SpawnReport | journal_pb2.ChildCancel
+"""What a run reports of its children, numbered within its attempt."""
+
+
+class AnsweredReport(NamedTuple):
+    """A ``ChildReport`` that the server has carried out; with ``error``, that it never will."""
+
+    task_id: str
+    attempt: int
+    number: int
+    error: ErrorDetail | None = None
 
 
 class Reporter(Protocol):
@@ -54,8 +82,16 @@ class Reporter(Protocol):
         """Have entries recorded in the journals of runs, those of one run in their order."""
         ...
 
-    def fetch(self, task_id: str, attempt: int, after: int) -> None:
-        """Ask for the entries of a journal after a position."""
+    def report_children(self, reports: Sequence[ChildReport]) -> None:
+        """Have children of runs stored, or asked to end, those of one run in their order."""
+        ...
+
+    def fetch(self, wanted: WantedPage) -> None:
+        """Ask for a part of what the server has of a run."""
+        ...
+
+    def signal(self, run_id: str, signal: workflow_service_pb2.NewSignal) -> Future[None]:
+        """Send a signal to a run, once; a refusal is the ``TenureError`` of the future."""
         ...
 
 
@@ -107,8 +143,12 @@ class Executor(Protocol):
         """Tell runs what stands in their journals."""
         ...
 
+    def take_answers(self, answered: Sequence[AnsweredReport]) -> None:
+        """Tell runs what was done of what they reported of their children."""
+        ...
+
     def refuse_entries(self, task_id: str, attempt: int, error: ErrorDetail) -> None:
-        """Tell a run that the server does not record what it reports, now or later."""
+        """Tell a run that the server does not take what it reports, now or later."""
         ...
 
     def session_opened(self) -> None:

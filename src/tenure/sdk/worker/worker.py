@@ -290,13 +290,16 @@ class Worker:
 
     def _make_executor(self, reporter: Reporter) -> Executor:
         assert self._user_loop is not None
+        server_clock = manual_clock.clocks.get(self._channel.target)
         settings = ExecutionSettings(
             namespace=self._setup.namespace,
             max_concurrent=self._setup.max_concurrent,
             max_processes=self._max_processes,
             warm_runs=self._warm_runs,
             guard=self._guard,
-            server_clock=manual_clock.clocks.get(self._channel.target),
+            # Only a session brings news. A clock that a test moves stands still meanwhile.
+            can_linger=self._setup.mode == "session" and server_clock is None,
+            server_clock=server_clock,
         )
         if self._runners is None:
             self._runners = Runners(self._user_loop, settings, context=self._context)

@@ -75,11 +75,16 @@ class RunService(EngineService):
     async def GetJournal(
         self, request: pb.GetJournalRequest, context: Context
     ) -> pb.GetJournalResponse:
-        """Show a page of the journal of a run; it reads as much as a list does."""
+        """Show a page of the journal of a run, or of a group; it reads as much as a list does."""
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
         page = await run_read.read_journal(
-            self._engine.store, namespace=namespace, run_id=request.run_id, after=request.after
+            self._engine.store,
+            namespace=namespace,
+            run_id=request.run_id,
+            after=request.after,
+            group_key=request.group_key,
+            open_after=request.open_after,
         )
         return pb.GetJournalResponse(page=journal_view.page(request.run_id, 0, page))
 

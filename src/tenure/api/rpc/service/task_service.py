@@ -10,7 +10,7 @@ from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
-from tenure.api.rpc.run_report import StepReports
+from tenure.api.rpc.run_report import CancelReporting, SpawnReporting, StepReporting
 from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.client_stream import ClientStreams
 from tenure.api.rpc.session.stream_enqueue import StreamEnqueue
@@ -201,9 +201,10 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     async def ReportRuns(
         self, request: pb.ReportRunsRequest, context: Context
     ) -> pb.ReportRunsResponse:
-        """Record steps of runs, and read pages of their journals."""
-        if not request.steps and not request.journal:
-            raise InvalidArgument("steps or journal must not be empty", field="steps")
+        """Record steps of runs, make and end their children, and read pages of their journals."""
+        if not (request.steps or request.spawns or request.child_cancels or request.journal):
+            message = "steps, spawns, childCancels or journal must not be empty"
+            raise InvalidArgument(message, field="steps")
         if len(request.journal) > JOURNAL_REQUESTS_MAX:
             message = f"journal must have at most {JOURNAL_REQUESTS_MAX} entries"
             raise PayloadTooLarge(message, limit=JOURNAL_REQUESTS_MAX)
@@ -213,14 +214,16 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
             await query.check_reporter(
                 self._engine.store, namespace=namespace, worker_id=worker_id, speaker=by
             )
-        reports = StepReports(self._engine, namespace, worker_id)
+        by_worker = (self._engine, namespace, worker_id)
+        acks = await StepReporting(*by_worker).record(request.steps)
+        child_acks = await SpawnReporting(*by_worker).record(request.spawns)
+        child_acks += await CancelReporting(*by_worker).record(request.child_cancels)
         wanted = [journal_view.page_ref(each) for each in request.journal]
-        acks = await reports.record(request.steps)
         answers = await read_held_pages(
             self._engine.store, namespace=namespace, worker_id=worker_id, wanted=wanted
         )
         pages = map(journal_view.answered_page, wanted, answers)
-        return pb.ReportRunsResponse(step_acks=acks, pages=pages)
+        return pb.ReportRunsResponse(step_acks=acks, pages=pages, child_acks=child_acks)
 
     def _speaker(
         self,

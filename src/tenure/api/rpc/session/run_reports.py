@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from tenure.api.rpc.run_report import Answers, StepReports, acks_of
+from tenure.api.rpc.run_report import CancelReporting, RunReporting, SpawnReporting, StepReporting
 from tenure.api.rpc.session.session_outbox import SessionOutbox
 from tenure.api.rpc.view import journal_view
 from tenure.core.journal import numbering
@@ -19,13 +20,18 @@ from tenure.core.limits import FRAME_BYTES, JOURNAL_REQUESTS_MAX
 from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read.held_journal import PageAnswer, PageRef, read_held_pages
-from tenure.engine.run import command as c
 from tenure.errors import TenureError
 from tenure.v1 import journal_pb2
+from tenure.v1 import session_service_pb2 as pb
+
+Message = TypeVar("Message")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Ack = TypeVar("Ack")
 
 
 class RunReports:
-    """Records steps and reads pages; answers go to the outbox.
+    """Records steps, makes and ends children, and reads pages; answers go to the outbox.
 
     ``open_count`` is what has no answer yet. ``has_room`` is set whenever that changes, and when a
     frame was written.
@@ -43,32 +49,55 @@ class RunReports:
         self._engine = engine
         self._namespace = namespace
         self._worker_id = worker_id
-        self._reports = StepReports(engine, namespace, worker_id)
+        self._steps = StepReporting(engine, namespace, worker_id)
+        self._spawns = SpawnReporting(engine, namespace, worker_id)
+        self._cancels = CancelReporting(engine, namespace, worker_id)
         self._outbox = outbox
         self._has_room = has_room
         self._wanted: deque[PageRef] = deque()
         self._is_reading = False
-        self._step_count = 0
+        self._report_count = 0
 
     @property
     def open_count(self) -> int:
-        """Return how many entries and requests have no answer yet."""
-        return self._step_count + len(self._wanted)
+        """Return how many entries, children and requests have no answer yet."""
+        return self._report_count + len(self._wanted)
 
-    def record(self, messages: Iterable[journal_pb2.StepReport]) -> None:
-        """Submit step reports, without waiting for their commit."""
-        accepted, refused = self._reports.submit(messages)
+    def record(self, frame: pb.ClientFrame) -> None:
+        """Submit steps, then new children, then cancels, without waiting for their commit."""
+        if frame.steps:
+            self._submit(self._steps, frame.steps, self._outbox.put_step_acks)
+        if frame.spawns:
+            self._submit(self._spawns, frame.spawns, self._outbox.put_child_acks)
+        if frame.child_cancels:
+            self._submit(self._cancels, frame.child_cancels, self._outbox.put_child_acks)
+
+    def _submit(
+        self,
+        reporting: RunReporting[Message, Item, Answer, Ack],
+        messages: Iterable[Message],
+        put: Callable[[Sequence[Ack]], None],
+    ) -> None:
+        accepted, refused = reporting.submit(messages)
         for items, answers in accepted:
-            self._step_count += _entry_count(items)
-            answers.add_done_callback(partial(self._recorded, items))
+            weight = sum([reporting.weight(each) for each in items])
+            self._report_count += weight
+            answers.add_done_callback(partial(self._done, reporting, items, weight, put))
         if refused:
-            self._outbox.put_step_acks(refused)
+            put(refused)
 
-    def _recorded(self, items: Sequence[c.StepReport], done: Answers) -> None:
-        self._step_count -= _entry_count(items)
+    def _done(
+        self,
+        reporting: RunReporting[Message, Item, Answer, Ack],
+        items: Sequence[Item],
+        weight: int,
+        put: Callable[[Sequence[Ack]], None],
+        done: asyncio.Future[tuple[Answer, ...]],
+    ) -> None:
+        self._report_count -= weight
         self._has_room.set()
         if not done.cancelled():
-            self._outbox.put_step_acks(acks_of(items, done))
+            put(reporting.acks_of(items, done))
 
     def push(self, ref: TaskRef, page: JournalPage) -> None:
         """Send entries unasked; a worker that does not read gets only where they end."""
@@ -96,7 +125,7 @@ class RunReports:
             may_wait = any(isinstance(each, JournalPage) and each.entries for each in answers)
             for each, answer in zip(wanted, answers, strict=True):
                 self._wanted.popleft()
-                if may_wait and _is_cut(answer):
+                if may_wait and not each.open_after and _is_cut(answer):
                     self._wanted.append(each)
                 else:
                     self._answer(each, answer)
@@ -122,7 +151,3 @@ class RunReports:
 def _is_cut(answer: PageAnswer) -> bool:
     """Tell whether there are entries that had no room."""
     return isinstance(answer, JournalPage) and not answer.entries and answer.end > answer.after
-
-
-def _entry_count(items: Sequence[c.StepReport]) -> int:
-    return sum([len(each.entries) for each in items])

@@ -18,8 +18,8 @@ from tenure.errors import TenureError
 from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
 
-# Answers to step reports in one frame, each of less than a hundred bytes.
-_FRAME_STEP_ACKS: Final = 5_000
+# Answers of a kind in one frame, each of less than a hundred bytes.
+_FRAME_RUN_ACKS: Final = 5_000
 
 
 class SessionOutbox:
@@ -41,6 +41,7 @@ class SessionOutbox:
         self._stop: dict[Stop, None] = {}
         self._acks: list[pb.Ack] = []
         self._step_acks: list[journal_pb2.StepAck] = []
+        self._child_acks: list[journal_pb2.ChildAck] = []
         self._pages: deque[tuple[task_pb2.JournalPage, int]] = deque()
         self.page_bytes = 0
         self._lease: pb.LeaseGrant | None = None
@@ -52,7 +53,8 @@ class SessionOutbox:
     @property
     def answer_count(self) -> int:
         """Return how many answers wait."""
-        return len(self._acks) + len(self._step_acks) + len(self._pages)
+        run_acks = len(self._step_acks) + len(self._child_acks)
+        return len(self._acks) + run_acks + len(self._pages)
 
     def put_tasks(self, tasks: Sequence[Task]) -> None:
         """Add tasks."""
@@ -97,6 +99,11 @@ class SessionOutbox:
         self._step_acks.extend(acks)
         self._filled.set()
 
+    def put_child_acks(self, acks: Iterable[journal_pb2.ChildAck]) -> None:
+        """Answer spawns and cancels; a run gives up its slot only after them."""
+        self._child_acks.extend(acks)
+        self._filled.set()
+
     def put_page(self, page: task_pb2.JournalPage, size: int) -> None:
         """Add entries of a journal, with their size."""
         self._pages.append((page, size))
@@ -135,13 +142,14 @@ class SessionOutbox:
     def take_frame(self) -> tuple[pb.ServerFrame, bool]:
         """Return everything that fits one frame, and whether it is the last of the session."""
         self._flush_delay.end()
-        step_acks, self._step_acks = (
-            self._step_acks[:_FRAME_STEP_ACKS],
-            self._step_acks[_FRAME_STEP_ACKS:],
-        )
         frame = pb.ServerFrame(
-            acks=self._acks, step_acks=step_acks, lease=self._lease, drain=self._drain
+            acks=self._acks,
+            step_acks=self._step_acks[:_FRAME_RUN_ACKS],
+            child_acks=self._child_acks[:_FRAME_RUN_ACKS],
+            lease=self._lease,
+            drain=self._drain,
         )
+        del self._step_acks[:_FRAME_RUN_ACKS], self._child_acks[:_FRAME_RUN_ACKS]
         self._acks, self._lease, self._drain = [], None, None
         if self._end is not None:
             frame.end.error.CopyFrom(error.detail(self._end))
@@ -153,7 +161,7 @@ class SessionOutbox:
         pages = list(self._take_pages())
         frame.pages.extend([page for page, _ in pages])
         frame.tasks.extend(self._take_tasks(FRAME_BYTES - sum([size for _, size in pages])))
-        if not (self._tasks or self._pages or self._step_acks):
+        if not (self._tasks or self._pages or self._step_acks or self._child_acks):
             self._filled.clear()
         return frame, False
 

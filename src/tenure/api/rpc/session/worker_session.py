@@ -236,7 +236,7 @@ class WorkerSession:
                 raise
             if self._outbox.written():
                 self._engine.has_room(self._worker_id)
-            if frame.acks or frame.step_acks or frame.pages:
+            if frame.acks or frame.step_acks or frame.child_acks or frame.pages:
                 self._has_room.set()
 
     def _token(self, task: Task) -> str:
@@ -285,7 +285,7 @@ class WorkerSession:
             )
 
     def _report(self, frame: pb.ClientFrame) -> None:
-        """Submit the reports of a frame: started, then heartbeats, then steps, then finished."""
+        """Submit the reports of a frame in their order: started first, finished last."""
         if frame.started:
             started = list(task_view.refs(frame.started))
             exclusive = task_view.exclusive_refs(frame.started)
@@ -295,8 +295,7 @@ class WorkerSession:
         if frame.task_beats:
             beats = [task_view.beat(each, each.task_id, each.attempt) for each in frame.task_beats]
             self._submit(pb.REPORT_KIND_BEAT, beats, self._beat_tasks)
-        if frame.steps:
-            self._runs.record(frame.steps)
+        self._runs.record(frame)
         if frame.finished:
             self._finish(frame)
         if frame.journal:

@@ -7,15 +7,25 @@ from itertools import pairwise
 from typing import Final
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from tenure.api.rpc import error
 from tenure.api.rpc.view import task_view
 from tenure.core.assignment import counted_bytes
 from tenure.core.journal import numbering
-from tenure.core.journal.entry import JSON, Entry, EntryBody, EntryKind, JournalPage, NewEntry
+from tenure.core.journal.entry import (
+    JSON,
+    Entry,
+    EntryBody,
+    EntryKind,
+    JournalPage,
+    NewEntry,
+    OpenChild,
+    OpenGroup,
+)
 from tenure.core.limits import FRAME_BYTES, JOURNAL_PAGE_BYTES_MAX
-from tenure.core.task.record import Task
+from tenure.core.task.record import Task, TaskState
 from tenure.engine.read.held_journal import PageAnswer, PageRef
 from tenure.engine.run import command as c
 from tenure.errors import DataDamaged, InvalidArgument, Rejection, TenureError
@@ -85,7 +95,13 @@ def refused_report(
 
 def page_ref(message: journal_pb2.JournalRequest) -> PageRef:
     """Return which page a worker wants."""
-    return PageRef(task_id=message.task_id, attempt=message.attempt, after=message.after)
+    return PageRef(
+        task_id=message.task_id,
+        attempt=message.attempt,
+        after=message.after,
+        group_key=message.group_key,
+        open_after=message.open_after,
+    )
 
 
 def answered_page(wanted: PageRef, answer: PageAnswer) -> task_pb2.JournalPage:
@@ -94,13 +110,26 @@ def answered_page(wanted: PageRef, answer: PageAnswer) -> task_pb2.JournalPage:
         return page(wanted.task_id, wanted.attempt, answer)
     told = error.detail(answer, journal_pb2.JournalRequest.DESCRIPTOR)
     return task_pb2.JournalPage(
-        task_id=wanted.task_id, attempt=wanted.attempt, after=wanted.after, error=told
+        task_id=wanted.task_id,
+        attempt=wanted.attempt,
+        after=wanted.after,
+        group_key=wanted.group_key,
+        error=told,
     )
 
 
 def page(task_id: str, attempt: int, shown: JournalPage) -> task_pb2.JournalPage:
     """Show entries of a journal to whoever holds its run; a damaged one spoils its page."""
-    made = task_pb2.JournalPage(task_id=task_id, attempt=attempt, after=shown.after, end=shown.end)
+    made = task_pb2.JournalPage(
+        task_id=task_id,
+        attempt=attempt,
+        after=shown.after,
+        end=shown.end,
+        open=[_open_child(each) for each in shown.open],
+        open_next=shown.open_next,
+        groups=[open_group(each) for each in shown.groups],
+        group_key=shown.group_key,
+    )
     try:
         made.entries.extend([entry(each) for each in shown.entries])
     except msgspec.DecodeError:
@@ -109,10 +138,25 @@ def page(task_id: str, attempt: int, shown: JournalPage) -> task_pb2.JournalPage
     return made
 
 
+def _open_child(child: OpenChild) -> task_pb2.OpenChild:
+    return task_pb2.OpenChild(
+        task_id=child.task_id,
+        key=child.key,
+        index=child.index,
+        type=child.type,
+        kind=task_pb2.TASK_KIND_WORKFLOW if child.is_run else task_pb2.TASK_KIND_ACTIVITY,
+    )
+
+
+def open_group(group: OpenGroup) -> task_pb2.OpenGroup:
+    """Show a group that has not ended: how many items are stored, open and failed."""
+    return task_pb2.OpenGroup(**structs.asdict(group))
+
+
 def entry(stored: Entry) -> task_pb2.Entry:
     """Show an entry as it stands in its journal."""
     body = stored.content
-    return task_pb2.Entry(
+    made = task_pb2.Entry(
         pos=stored.pos,
         at_ms=stored.at_ms,
         attempt=stored.attempt,
@@ -134,6 +178,31 @@ def entry(stored: Entry) -> task_pb2.Entry:
         signal_id=body.signal_id,
         sender=body.sender,
     )
+    # Set only of those that have them: most entries are steps.
+    if stored.kind is EntryKind.CHILD:
+        made.child.CopyFrom(_child_end(body))
+    elif stored.kind is EntryKind.GROUP:
+        made.group.CopyFrom(_group_end(body))
+    return made
+
+
+def _child_end(body: EntryBody) -> task_pb2.ChildEnd:
+    return task_pb2.ChildEnd(
+        task_id=body.task_id,
+        type=body.type,
+        state=task_view.STATES[TaskState(body.state)],
+        failure_reason=body.reason,
+    )
+
+
+def _group_end(body: EntryBody) -> task_pb2.GroupEnd:
+    return task_pb2.GroupEnd(
+        group_id=body.group_id,
+        total=body.total,
+        succeeded=body.succeeded,
+        failed=body.failed,
+        cancelled=body.cancelled,
+    )
 
 
 def assigned(task: Task, task_token: str = "", *, room_bytes: int = FRAME_BYTES) -> AssignedTask:
@@ -146,9 +215,10 @@ def assigned(task: Task, task_token: str = "", *, room_bytes: int = FRAME_BYTES)
     run = task.progress.run
     if run is None or task.link is None or task.link.page is None:
         return made
-    given = task.link.page
-    if numbering.page_bytes(given) > min(room_bytes, JOURNAL_PAGE_BYTES_MAX):
+    given, bytes_max = task.link.page, min(room_bytes, JOURNAL_PAGE_BYTES_MAX)
+    if numbering.page_bytes(given) > bytes_max:
         given = replace(given, entries=())
+    given = numbering.cut_open(given, bytes_max=bytes_max)
     made.journal.CopyFrom(page(task.id, task.attempt, given))
     made.generation = run.generation
     made.begun_at_ms = run.begun_at_ms

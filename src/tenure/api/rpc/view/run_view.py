@@ -7,7 +7,7 @@ from typing import Final
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from tenure.api.rpc.view import task_view
+from tenure.api.rpc.view import journal_view, task_view
 from tenure.api.rpc.view.worker_view import instant, milliseconds
 from tenure.core import limits
 from tenure.core.run.record import NOT_BEGUN, Wait
@@ -80,7 +80,7 @@ def signal(message: pb.NewSignal) -> c.NewSignal:
 
 def listed(task: Task) -> pb.WorkflowRun:
     """Show a run in a list, without its payloads."""
-    spec, progress = task.spec, task.progress
+    spec, progress, where = task.spec, task.progress, task.place
     run = progress.run or NOT_BEGUN
     made = pb.WorkflowRun(
         run_id=task.id,
@@ -111,6 +111,9 @@ def listed(task: Task) -> pb.WorkflowRun:
         run_at=instant(task.run_at_ms),
         damaged=task.damaged,
         is_pause_requested=progress.pause_wanted,
+        parent_id=where.run_id,
+        root_run_id=where.root_run_id,
+        step_key=where.key,
     )
     if task.state is TaskState.WAITING:
         # Of others it is what they waited for the last time.
@@ -124,13 +127,15 @@ def _wait(wait: Wait) -> task_pb2.Wait:
 
 
 def shown(view: RunView) -> pb.WorkflowRun:
-    """Show one run with its payloads, and how much its journal has."""
+    """Show one run with its payloads, how much its journal has, and what is open."""
     task = view.task
     made = listed(task)
     made.input = task.input or b""
     made.output = task.output or b""
     made.entry_count = view.entry_count
     made.journal_bytes = view.journal_bytes
+    made.open_child_count = view.open_child_count
+    made.groups.extend([journal_view.open_group(each) for each in view.groups])
     if task.progress.details is not None:
         made.state_value = task.progress.details
     return made

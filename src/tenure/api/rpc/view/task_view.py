@@ -279,8 +279,12 @@ def assigned(task: Task, task_token: str = "") -> task_pb2.AssignedTask:
         made.labels.update(task.labels)
     if spec.idempotency_key:
         made.idempotency_key = spec.idempotency_key
-    if task.link is not None and task.link.parent_id is not None:
-        made.run_id = made.parent_id = task.link.parent_id
+    if task.link is not None:
+        place = task.place
+        made.run_id = made.parent_id = place.run_id
+        made.step_key = place.step_key
+        made.first_run_id = place.first_run_id
+        made.external_id = task.link.external_id or ""
     return made
 
 
@@ -293,17 +297,12 @@ def _deadline_at_ms(task: Task) -> int:
     return min(ends, default=0)
 
 
-def _parent_id(task: Task) -> str:
-    """Return the run that made a task, or nothing."""
-    return (task.link.parent_id or "") if task.link is not None else ""
-
-
 def completion_token(key: bytes, task: Task, now_ms: int) -> str:
     """Return the credential with which this attempt can be completed from outside."""
     claims = task_tokens.Claims(
         purpose=task_tokens.Purpose.COMPLETION,
         namespace=task.namespace,
-        run_id=_parent_id(task),
+        run_id=task.place.run_id,
         task_id=task.id,
         attempt=task.attempt,
         # As long as the attempt may last: the attempt ends before its token does.
@@ -314,7 +313,7 @@ def completion_token(key: bytes, task: Task, now_ms: int) -> str:
 
 def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
     """Show the present state of a task; lists leave the payloads out."""
-    spec, progress = task.spec, task.progress
+    spec, progress, where = task.spec, task.progress, task.place
     made = task_pb2.Task(
         task_id=task.id,
         namespace_id=task.namespace,
@@ -341,8 +340,10 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         interruption_count=progress.interruption_count,
         progress_percent=progress.percent,
         progress_message=progress.message or "",
-        run_id=_parent_id(task),
-        parent_id=_parent_id(task),
+        run_id=where.run_id,
+        parent_id=where.run_id,
+        root_run_id=where.root_run_id,
+        step_key=where.key,
         retry_of=spec.retry_of,
         version=task.version,
         output_encoding=task.output_encoding,

@@ -20,9 +20,9 @@ from tenure.errors import ERRORS
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import make_error
 from tenure.sdk.worker.connection.exclusive import Exclusives
-from tenure.sdk.worker.connection.run_outbox import RunOutbox
+from tenure.sdk.worker.connection.run_reports import RunMessages, RunReports
 from tenure.sdk.worker.connection.seen_attempts import SeenAttempts
-from tenure.sdk.worker.executor_protocol import NumberedEntry
+from tenure.sdk.worker.executor_protocol import ChildReport, NumberedEntry, WantedPage
 from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1.error_pb2 import ErrorDetail
 
@@ -73,8 +73,7 @@ class Reports(NamedTuple):
     beats: list[task_pb2.TaskBeat]
     finished: list[task_pb2.TaskFinish]
     # Of runs; before the ends.
-    steps: Sequence[journal_pb2.StepReport] = ()
-    requests: Sequence[journal_pb2.JournalRequest] = ()
+    runs: RunMessages = RunMessages()
 
 
 class HeldAttempts:
@@ -95,7 +94,7 @@ class HeldAttempts:
         self._again: deque[tuple[float, HeldAttempt]] = deque()
         self._unbound: dict[Ref, None] = {}
         self.exclusives = Exclusives()
-        self.runs = RunOutbox()
+        self.runs = RunReports()
         self.completed_total = 0
         self.failed_total = 0
         # How many of the held attempts have not ended.
@@ -229,29 +228,49 @@ class HeldAttempts:
     def record(self, entries: Sequence[NumberedEntry]) -> None:
         """Keep entries of runs that are held."""
         held = self._held
-        self.runs.put([each for each in entries if (each.task_id, each.attempt) in held])
+        self.runs.entries.put([each for each in entries if each[:2] in held])
 
-    def fetch(self, ref: Ref, after: int) -> None:
-        """Ask for a part of the journal of a run that is held."""
-        if ref in self._held:
-            self.runs.fetch(ref, after)
+    def report_children(self, reports: Sequence[ChildReport]) -> None:
+        """Keep what runs that are held report of their children."""
+        held = self._held
+        self.runs.children.put([each for each in reports if (each.task_id, each.attempt) in held])
+
+    def fetch(self, wanted: WantedPage) -> None:
+        """Ask for a part of what the server has of a run that is held."""
+        if wanted[:2] in self._held:
+            self.runs.pages.ask(wanted)
 
     def steps_refused(self, ref: Ref, error: ErrorDetail, now_s: float) -> StopReason | None:
-        """Handle the refusal of a report of steps, or of a request; return why to stop.
+        """Handle the refusal of a report of steps; return why to stop.
 
         It is tried again if that may help; what ``is_refused_for_good`` is the run's own matter.
         """
-        held = self._held.get(ref)
-        if held is None or held.finish is not None:
-            return None
-        if _is_gone(error):
-            self._drop(held)
-            return _why(held, now_s, error.reason)
         if error.code == "out_of_order":
-            self.runs.ask_again(ref)
-        elif not is_refused_for_good(error):
-            self.runs.ask_again(ref, now_s + _pause_s(error))
-        return None
+            self.runs.entries.ask_again(ref)
+        elif is_passing_refusal(error):
+            self.runs.entries.ask_again(ref, now_s + _pause_s(error))
+        return self._run_refused(ref, error, now_s)
+
+    def page_refused(self, page: task_pb2.JournalPage, now_s: float) -> StopReason | None:
+        """Handle the refusal of a request for a page, in the same way."""
+        if is_passing_refusal(page.error):
+            self.runs.pages.refused(page, now_s + _pause_s(page.error))
+        return self._run_refused((page.task_id, page.attempt), page.error, now_s)
+
+    def children_refused(self, ack: journal_pb2.ChildAck, now_s: float) -> StopReason | None:
+        """Handle the refusal of a report of children, in the same way."""
+        ref = (ack.task_id, ack.attempt)
+        if is_passing_refusal(ack.error):
+            self.runs.children.refused(ref, ack.number, now_s, _pause_s(ack.error))
+        return self._run_refused(ref, ack.error, now_s)
+
+    def _run_refused(self, ref: Ref, error: ErrorDetail, now_s: float) -> StopReason | None:
+        """Forget a run that the server has given up; return why its code must stop."""
+        held = self._held.get(ref)
+        if held is None or held.finish is not None or not _is_gone(error):
+            return None
+        self._drop(held)
+        return _why(held, now_s, error.reason)
 
     # -- What the server says
 
@@ -340,11 +359,11 @@ class HeldAttempts:
             return None
         started = self._take_started(now_s) if self._confirm else []
         beats, size = self._take_beats(bytes_max, now_s) if self._beats else ([], 0)
-        steps, steps_size = self.runs.take(bytes_max - size)
-        size += steps_size
+        runs, runs_size = self.runs.take(bytes_max - size)
+        size += runs_size
         # Heartbeats go before the ends, even when they fill the frame.
         finished = [] if self._beats else self._take_finished(bytes_max - size)
-        return Reports(started, beats, finished, steps, self.runs.take_requests())
+        return Reports(started, beats, finished, runs)
 
     def next_at_s(self) -> float:
         """Return when there is something to say that is not there yet."""
@@ -397,7 +416,7 @@ class HeldAttempts:
             held = self._held.get((finish.task_id, finish.attempt))
             if held is not None:
                 self._unsent.append(held)
-        self.runs.restart(reports.steps, reports.requests)
+        self.runs.restart(reports.runs)
 
     def pass_beats(self) -> None:
         """Record that a heartbeat of the worker is sent after these heartbeats of attempts."""
@@ -526,10 +545,14 @@ def is_run(task: task_pb2.AssignedTask | None) -> bool:
     return task is not None and task.kind == task_pb2.TASK_KIND_WORKFLOW
 
 
+def is_passing_refusal(error: ErrorDetail) -> bool:
+    """Return whether the same report of a run may be accepted later."""
+    return error.code == "too_early" or (_is_retryable(error) and not _is_gone(error))
+
+
 def is_refused_for_good(error: ErrorDetail) -> bool:
-    """Return whether the same report of steps is never accepted."""
-    is_in_time = error.code in {"out_of_order", "too_early"}
-    return not (is_in_time or _is_gone(error) or _is_retryable(error))
+    """Return whether the same report of a run is never accepted."""
+    return not (is_passing_refusal(error) or _is_gone(error))
 
 
 def _is_gone(error: ErrorDetail) -> bool:

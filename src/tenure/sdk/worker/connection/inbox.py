@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
-from tenure.sdk.worker.executor_protocol import NumberedEntry
-from tenure.v1 import task_pb2
+from tenure.sdk.worker.executor_protocol import ChildReport, NumberedEntry, WantedPage
+from tenure.v1 import task_pb2, workflow_service_pb2
 
 
 class InboxReader(Protocol):
@@ -34,8 +35,18 @@ class InboxReader(Protocol):
         """Keep entries for the journals of runs."""
         ...
 
-    def take_fetch(self, task_id: str, attempt: int, after: int) -> None:
-        """Keep a request for a part of a journal."""
+    def take_children(self, reports: Sequence[ChildReport]) -> None:
+        """Keep what runs report of their children."""
+        ...
+
+    def take_fetch(self, wanted: WantedPage) -> None:
+        """Keep a request of a run for a page."""
+        ...
+
+    def take_signal(
+        self, run_id: str, signal: workflow_service_pb2.NewSignal, answer: Future[None]
+    ) -> None:
+        """Send a signal to a run."""
         ...
 
     def look_up(self) -> None:
@@ -76,9 +87,19 @@ class WorkerInbox:
         """Have entries recorded in the journals of runs."""
         self._put(lambda reader: reader.take_entries(entries))
 
-    def fetch(self, task_id: str, attempt: int, after: int) -> None:
-        """Ask for the entries of a journal after a position."""
-        self._put(lambda reader: reader.take_fetch(task_id, attempt, after))
+    def report_children(self, reports: Sequence[ChildReport]) -> None:
+        """Have children of runs stored, or asked to end."""
+        self._put(lambda reader: reader.take_children(reports))
+
+    def fetch(self, wanted: WantedPage) -> None:
+        """Ask for a part of what the server has of a run."""
+        self._put(lambda reader: reader.take_fetch(wanted))
+
+    def signal(self, run_id: str, signal: workflow_service_pb2.NewSignal) -> Future[None]:
+        """Send a signal to a run."""
+        answer: Future[None] = Future()
+        self._put(lambda reader: reader.take_signal(run_id, signal, answer))
+        return answer
 
     def _put(self, item: task_pb2.TaskFinish | task_pb2.TaskBeat | Put) -> None:
         self._items.append(item)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from tenure.core.worker.decide import OTHER_KEY
-from tenure.errors import ERRORS, PermissionDenied, TenureError, Unauthenticated, WorkerInactive
+from tenure.errors import TenureError, WorkerInactive
 from tenure.sdk.activity.context import StopReason
-from tenure.sdk.transport import refusal
 from tenure.sdk.transport.channel import Backoff, Channel, Method
 from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.failure_log import log_failure
@@ -25,12 +24,13 @@ from tenure.sdk.worker.connection.held_attempts import (
     Reports,
     is_refused_for_good,
 )
+from tenure.sdk.worker.connection.passing import is_passing, reason_of
+from tenure.sdk.worker.connection.report_calls import ReportCalls
 from tenure.sdk.worker.connection.shared_slots import SlotShare
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
-from tenure.sdk.worker.executor_protocol import Executor
+from tenure.sdk.worker.executor_protocol import AnsweredReport, Executor, RecordedEntries
 from tenure.v1 import journal_pb2, task_pb2
-from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.error_pb2 import ErrorDetail
 
@@ -38,14 +38,6 @@ log = logging.getLogger("tenure.worker")
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
-Item = TypeVar(
-    "Item",
-    task_pb2.TaskRef,
-    task_pb2.TaskBeat,
-    task_pb2.TaskFinish,
-    journal_pb2.StepReport,
-    journal_pb2.JournalRequest,
-)
 
 # Timers are late after the machine was suspended, so the lease is checked this often.
 WATCH_S: Final = 1.0
@@ -119,6 +111,7 @@ class Incarnation:
         self._leftover_count = executor.active_count
         self._wakes_at_s = -math.inf
         self._has_warned = False
+        self._calls = ReportCalls(self)
 
     # -- Delivery
 
@@ -284,37 +277,72 @@ class Incarnation:
     # -- Runs
 
     def take_entries(
-        self, acks: Iterable[journal_pb2.StepAck], pages: Iterable[task_pb2.JournalPage]
+        self,
+        acks: Iterable[journal_pb2.StepAck],
+        pages: Iterable[task_pb2.JournalPage],
+        child_acks: Iterable[journal_pb2.ChildAck] = (),
     ) -> None:
-        """Tell runs what stands in their journals."""
-        outbox = self.held_attempts.runs
-        recorded, found = [], []
-        for ack in acks:
-            if ack.HasField("error"):
-                self.steps_refused((ack.task_id, ack.attempt), ack.error)
-            elif (each := outbox.acknowledge(ack)) is not None:
-                recorded.append(each)
-        for page in pages:
-            if page.HasField("error"):
-                self.steps_refused((page.task_id, page.attempt), page.error)
-                continue
-            outbox.take_page(page)
-            found.append(page)
+        """Tell runs what stands in their journals, and what was done of their children."""
+        runs = self.held_attempts.runs
+        recorded = [each for ack in acks if (each := self._take_step_ack(ack)) is not None]
+        found = [each for each in pages if self._take_page(each)]
         if recorded or found:
             self._executor.take_entries(recorded, found)
-        if outbox.has_news:
+        answers = map(self._take_child_ack, child_acks)
+        answered = [each for each in answers if each is not None]
+        if answered:
+            self._executor.take_answers(answered)
+        if runs.has_news:
             self.changed.notify()
+
+    def _take_step_ack(self, ack: journal_pb2.StepAck) -> RecordedEntries | None:
+        """Return what is to be told to a run."""
+        if ack.HasField("error"):
+            self.steps_refused((ack.task_id, ack.attempt), ack.error)
+            return None
+        return self.held_attempts.runs.entries.acknowledge(ack)
+
+    def _take_page(self, page: task_pb2.JournalPage) -> bool:
+        """Return whether a page is to be told to its run."""
+        if page.HasField("error"):
+            self.page_refused(page)
+            return False
+        runs = self.held_attempts.runs
+        runs.pages.answered(page)
+        runs.entries.take_page(page)
+        return True
+
+    def _take_child_ack(self, ack: journal_pb2.ChildAck) -> AnsweredReport | None:
+        """Return what is to be told to a run: also a refusal that is for good."""
+        if ack.HasField("error") and not is_refused_for_good(ack.error):
+            ref = (ack.task_id, ack.attempt)
+            self._stop(ref, self.held_attempts.children_refused(ack, self.clock()))
+            self.changed.notify()
+            return None
+        return self.held_attempts.runs.children.acknowledge(ack)
 
     def session_opened(self) -> None:
         """Let runs ask for what they may have missed without a session."""
         self._executor.session_opened()
 
     def steps_refused(self, ref: Ref, error: ErrorDetail) -> None:
-        """Handle the refusal of what a run has reported, or of a request for its journal."""
-        if ref in self.held_attempts and is_refused_for_good(error):
-            self._executor.refuse_entries(*ref, error)
+        """Handle the refusal of what a run has recorded."""
+        if error.code != "out_of_order":
+            self._refuse(ref, error)
         self._stop(ref, self.held_attempts.steps_refused(ref, error, self.clock()))
         self.changed.notify()
+
+    def page_refused(self, page: task_pb2.JournalPage) -> None:
+        """Handle the refusal of a request of a run."""
+        ref = (page.task_id, page.attempt)
+        self._refuse(ref, page.error)
+        self._stop(ref, self.held_attempts.page_refused(page, self.clock()))
+        self.changed.notify()
+
+    def _refuse(self, ref: Ref, error: ErrorDetail) -> None:
+        """Park a run if the server never takes what it reports."""
+        if ref in self.held_attempts and is_refused_for_good(error):
+            self._executor.refuse_entries(*ref, error)
 
     # -- The lease
 
@@ -496,97 +524,9 @@ class Incarnation:
                     raise
                 await asyncio.sleep(backoff.next_s(error))
 
-    # -- Reports as calls of their own
-
     async def report(self, reports: Reports) -> None:
-        """Report by calls: started attempts, then heartbeats, then ended attempts."""
-        if reports.started:
-            await _each(self._start_tasks, reports.started, self.refused)
-        if reports.beats:
-            await _each(self._beat_tasks, reports.beats, self.refused)
-        if reports.steps:
-            await _each(self._record_steps, reports.steps, self.steps_refused)
-        if reports.requests:
-            await _each(self._fetch_pages, reports.requests, self.steps_refused)
-        if reports.finished:
-            await _each(self._finish_tasks, reports.finished, self.answered)
-
-    async def _start_tasks(self, items: Sequence[task_pb2.TaskRef]) -> None:
-        request = task_pb.StartTasksRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
-        )
-        answer = await self.ask(method.START_TASKS, request, timeout_s=method.CALL_S)
-        self._take_results(
-            items,
-            answer.results,
-            lambda ref, result: self.accepted(ref, is_exclusive=result.exclusive),
-        )
-
-    async def _beat_tasks(self, items: Sequence[task_pb2.TaskBeat]) -> None:
-        request = task_pb.HeartbeatTasksRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
-        )
-        answer = await self.ask(method.HEARTBEAT_TASKS, request, timeout_s=method.CALL_S)
-        self._take_results(
-            items, answer.results, lambda ref, _: self.held_attempts.exclusives.beat_accepted(ref)
-        )
-
-    def _take_results(
-        self,
-        items: Iterable[task_pb2.TaskRef | task_pb2.TaskBeat],
-        results: Iterable[task_pb.ReportResult],
-        accept: Callable[[Ref, task_pb.ReportResult], None],
-    ) -> None:
-        for item, result in zip(items, results, strict=True):
-            ref = (item.task_id, item.attempt)
-            if result.HasField("error"):
-                self.refused(ref, result.error)
-                continue
-            if result.should_cancel:
-                self.cancel([ref])
-            accept(ref, result)
-
-    async def _record_steps(self, items: Sequence[journal_pb2.StepReport]) -> None:
-        request = task_pb.ReportRunsRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, steps=items
-        )
-        answer = await self.ask(method.REPORT_RUNS, request, timeout_s=method.CALL_S)
-        self.take_entries(answer.step_acks, answer.pages)
-
-    async def _fetch_pages(self, items: Sequence[journal_pb2.JournalRequest]) -> None:
-        request = task_pb.ReportRunsRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, journal=items
-        )
-        answer = await self.ask(method.REPORT_RUNS, request, timeout_s=method.CALL_S)
-        self.take_entries(answer.step_acks, answer.pages)
-
-    async def _finish_tasks(self, items: Sequence[task_pb2.TaskFinish]) -> None:
-        request = task_pb.FinishTasksRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
-        )
-        answer = await self.ask(method.FINISH_TASKS, request, timeout_s=method.CALL_S)
-        for item, result in zip(items, answer.results, strict=True):
-            error = result.error if result.HasField("error") else None
-            self.answered((item.task_id, item.attempt), error, result.state)
-
-
-async def _each(
-    send: Callable[[Sequence[Item]], Awaitable[None]],
-    items: Sequence[Item],
-    refuse: Callable[[Ref, ErrorDetail], None],
-) -> None:
-    """Report items together. If the whole call is refused, report each alone."""
-    try:
-        await send(items)
-    except TenureError as error:
-        if is_passing(error) or is_denied(error) or isinstance(error, WorkerInactive):
-            raise
-        if len(items) == 1:
-            ref = (items[0].task_id, items[0].attempt)
-            refuse(ref, ErrorDetail(code=error.code, message=error.message))
-            return
-        for item in items:
-            await _each(send, [item], refuse)
+        """Report by calls."""
+        await self._calls.report(reports)
 
 
 def _blocked_max_s(task: task_pb2.AssignedTask) -> float:
@@ -595,18 +535,3 @@ def _blocked_max_s(task: task_pb2.AssignedTask) -> float:
     limit_ms = task.deadline_at_ms - task.handed_at_ms if has_deadline else task.start_to_close_ms
     limits_ms = [each for each in (limit_ms, task.heartbeat_timeout_ms) if each > 0]
     return min([BLOCKED_S, *(each / 1_000 * _BLOCKED_SHARE for each in limits_ms)])
-
-
-def is_passing(error: TenureError) -> bool:
-    """Return whether the same call may succeed later."""
-    return ERRORS[error.code].is_retryable or refusal.is_silence(error)
-
-
-def is_denied(error: TenureError) -> bool:
-    """Return whether the server refuses the API key, which says nothing about the request."""
-    return isinstance(error, Unauthenticated | PermissionDenied)
-
-
-def reason_of(over: WorkerInactive) -> str:
-    """Return the server's reason why an incarnation is over."""
-    return str(over.fields.get("reason", "unknown"))

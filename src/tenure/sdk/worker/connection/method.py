@@ -12,6 +12,8 @@ from tenure.v1 import workflow_service_pb2 as workflow_pb
 
 # How long a call may take before it is repeated.
 CALL_S: Final = 5.0
+# So long a signal is tried: as long as a local step may take.
+SIGNAL_S: Final = 10.0
 
 REGISTER: Final[Method[workflow_pb.RegisterWorkerRequest, workflow_pb.RegisterWorkerResponse]] = (
     Method(
@@ -58,6 +60,11 @@ REPORT_RUNS: Final[Method[task_pb.ReportRunsRequest, task_pb.ReportRunsResponse]
     "TaskService/ReportRuns",
     task_pb.ReportRunsRequest.SerializeToString,
     task_pb.ReportRunsResponse.FromString,
+)
+SIGNAL_RUN: Final = Method.of(
+    "WorkflowService/SignalWorkflowRun",
+    workflow_pb.SignalWorkflowRunRequest,
+    workflow_pb.SignalWorkflowRunResponse,
 )
 OPEN_SESSION: Final[Method[session_pb.ClientFrame, session_pb.ServerFrame]] = Method(
     "SessionService/Open",

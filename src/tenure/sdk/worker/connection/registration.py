@@ -8,6 +8,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Final, Protocol
 
 import msgspec
@@ -31,19 +32,20 @@ from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.drain import FLUSH_S, WorkerDrain
 from tenure.sdk.worker.connection.health_state import HealthState
 from tenure.sdk.worker.connection.inbox import WorkerInbox
-from tenure.sdk.worker.connection.incarnation import (
-    Incarnation,
-    Setup,
-    is_denied,
-    is_passing,
-    reason_of,
-)
+from tenure.sdk.worker.connection.incarnation import Incarnation, Setup
 from tenure.sdk.worker.connection.outage import Outage
+from tenure.sdk.worker.connection.passing import is_denied, is_passing, reason_of
 from tenure.sdk.worker.connection.shared_slots import QueueSlots, SharedSlots, SlotShare
 from tenure.sdk.worker.connection.task_race import forever, run_together
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
-from tenure.sdk.worker.executor_protocol import Executor, NumberedEntry, Reporter
+from tenure.sdk.worker.executor_protocol import (
+    ChildReport,
+    Executor,
+    NumberedEntry,
+    Reporter,
+    WantedPage,
+)
 from tenure.sdk.worker.mode.poll import PollMode
 from tenure.sdk.worker.mode.session import SessionMode
 from tenure.v1 import task_pb2
@@ -405,10 +407,38 @@ class Registration:
         if self.me is not None:
             self.me.held_attempts.record(entries)
 
-    def take_fetch(self, task_id: str, attempt: int, after: int) -> None:
-        """Keep a request for a part of a journal."""
+    def take_children(self, reports: Sequence[ChildReport]) -> None:
+        """Keep what runs report of their children."""
         if self.me is not None:
-            self.me.held_attempts.fetch((task_id, attempt), after)
+            self.me.held_attempts.report_children(reports)
+
+    def take_fetch(self, wanted: WantedPage) -> None:
+        """Keep a request of a run for a page."""
+        if self.me is not None:
+            self.me.held_attempts.fetch(wanted)
+
+    def take_signal(self, run_id: str, signal: workflow_pb.NewSignal, answer: Future[None]) -> None:
+        """Send a signal to a run; it has an id, so that it can be sent again."""
+        if answer.set_running_or_notify_cancel():
+            sending = asyncio.ensure_future(self._signal(run_id, signal, answer))
+            self._settling.add(sending)
+            sending.add_done_callback(self._settling.discard)
+
+    async def _signal(
+        self, run_id: str, signal: workflow_pb.NewSignal, answer: Future[None]
+    ) -> None:
+        request = workflow_pb.SignalWorkflowRunRequest(
+            namespace_id=self.setup.namespace, run_id=run_id, signal=signal
+        )
+        try:
+            await self._common.channel.call(method.SIGNAL_RUN, request, timeout_s=method.SIGNAL_S)
+        except TenureError as error:
+            answer.set_exception(error)
+        except asyncio.CancelledError:
+            answer.set_exception(Unavailable("The worker has ended before the signal was sent."))
+            raise
+        else:
+            answer.set_result(None)
 
     def take_stuck(self, count: int) -> None:
         """Record how many abandoned threads there are."""

@@ -1,4 +1,4 @@
-"""What runs report and ask for: from the run to the acknowledgement of the server.
+"""What runs record: from the run to the acknowledgement of the server.
 
 Pure: nothing here waits, reads a clock or sends. Whoever reports again must not report twice. So
 after anything but an acknowledgement the tail of the journal is asked for, and then what is not
@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from tenure.core.limits import STEP_ENTRIES_MAX
-from tenure.sdk.worker.executor_protocol import NumberedEntry, RecordedEntries
+from tenure.sdk.worker.connection.page_requests import PageRequests, Ref
+from tenure.sdk.worker.executor_protocol import NumberedEntry, RecordedEntries, WantedPage
 from tenure.v1 import journal_pb2, task_pb2
-
-Ref = tuple[str, int]
-"""(task id, attempt)"""
 
 # What an entry needs on the wire besides its output and its error.
 _ENTRY_BYTES: Final = 256
+_PATCH: Final = task_pb2.ENTRY_KIND_PATCH
 
 
 class _Line(msgspec.Struct, eq=False):
@@ -38,22 +37,25 @@ class _Line(msgspec.Struct, eq=False):
     asked_after: int | None = None
     # Up to this number, entries may have been sent before.
     alone_to: int = 0
+    # The last mark of ``patched``.
+    mark_no: int = 0
 
 
 class RunOutbox:
-    """The reports and requests of all runs of one incarnation."""
+    """The entries of all runs of one incarnation."""
 
-    def __init__(self) -> None:
+    def __init__(self, pages: PageRequests) -> None:
+        """Ask for the tails of journals by ``pages``."""
+        self._pages = pages
         self._lines: dict[Ref, _Line] = {}
         # Those with something to send.
         self._ready: dict[Ref, _Line] = {}
-        self._requests: dict[tuple[Ref, int], None] = {}
         self._later: deque[tuple[float, Ref]] = deque()
 
     @property
     def has_news(self) -> bool:
         """Whether there is something to send."""
-        return bool(self._ready or self._requests)
+        return bool(self._ready)
 
     def next_at_s(self) -> float:
         """Return when something is to be tried again."""
@@ -69,21 +71,30 @@ class RunOutbox:
             if line is None:
                 line = self._lines[ref] = _Line(ref)
             line.entries[each.no] = each
+            if each.entry.kind == _PATCH:
+                line.mark_no = each.no
             if line.asked_after is None:
                 line.unsent.append(each.no)
                 self._ready[ref] = line
 
-    def fetch(self, ref: Ref, after: int) -> None:
-        """Ask for a part of a journal."""
-        self._requests[ref, after] = None
+    def mark_no(self, ref: Ref) -> int:
+        """Return the number of the last mark of a run that is not acknowledged; 0 without one.
+
+        What follows from a mark of ``patched`` must not be there without it.
+        """
+        line = self._lines.get(ref)
+        return line.mark_no if line is not None and line.mark_no in line.entries else 0
+
+    def is_open(self, ref: Ref, no: int) -> bool:
+        """Return whether an entry is not acknowledged."""
+        line = self._lines.get(ref)
+        return line is not None and no in line.entries
 
     def drop(self, ref: Ref) -> None:
         """Forget a run that is no longer held."""
         if self._lines:
             self._lines.pop(ref, None)
             self._ready.pop(ref, None)
-        if self._requests:
-            self._requests = {each: None for each in self._requests if each[0] != ref}
 
     # -- What is sent
 
@@ -121,14 +132,6 @@ class RunOutbox:
                 break
         return numbers, size
 
-    def take_requests(self) -> list[journal_pb2.JournalRequest]:
-        """Return the requests to send."""
-        requests, self._requests = self._requests, {}
-        return [
-            journal_pb2.JournalRequest(task_id=ref[0], attempt=ref[1], after=after)
-            for ref, after in requests
-        ]
-
     # -- What the server says
 
     def acknowledge(self, ack: journal_pb2.StepAck) -> RecordedEntries | None:
@@ -158,7 +161,7 @@ class RunOutbox:
                 line.entries.pop(entry.no, None)
         if last < page.end:
             line.asked_after = last
-            self.fetch(ref, last)
+            self._pages.ask(WantedPage(*ref, last))
             return
         line.asked_after = None
         line.unsent.extend(line.entries)
@@ -176,7 +179,7 @@ class RunOutbox:
         self._ready.pop(ref, None)
         line.asked_after = min(each.seen for each in line.entries.values())
         if at_s is None:
-            self.fetch(ref, line.asked_after)
+            self._pages.ask(WantedPage(*ref, line.asked_after))
         elif all(each != ref for _, each in self._later):
             self._later.append((at_s, ref))
 
@@ -192,19 +195,12 @@ class RunOutbox:
 
     def session_opened(self) -> None:
         """Begin again on a new session: whatever was on its way may be recorded or not."""
-        self._requests.clear()
         self._later.clear()
         for ref in list(self._lines):
             self.ask_again(ref)
 
-    def restart(
-        self,
-        steps: Sequence[journal_pb2.StepReport],
-        requests: Sequence[journal_pb2.JournalRequest],
-    ) -> None:
+    def restart(self, steps: Iterable[journal_pb2.StepReport]) -> None:
         """Hear that a call with these was not answered."""
-        for request in requests:
-            self.fetch((request.task_id, request.attempt), request.after)
         for report in steps:
             self.ask_again((report.task_id, report.attempt))
 

@@ -70,7 +70,7 @@ def info_of(task: task_pb2.AssignedTask, namespace: str, worker_id: str) -> Info
         handed_at=datetime_of(task.handed_at_ms),
         deadline_at=datetime_of(task.deadline_at_ms),
         task_token=task.task_token,
-        user_key=task.idempotency_key,
+        user_key=task.idempotency_key or task.step_key,
         run_id=task.run_id,
         parent_id=task.parent_id,
     )

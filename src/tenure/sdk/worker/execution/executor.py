@@ -15,7 +15,7 @@ from tenure.sdk.worker.execution import attempt
 from tenure.sdk.worker.execution.execution import Execution, Site
 from tenure.sdk.worker.execution.runners import Runners
 from tenure.sdk.worker.execution.settings import ExecutionSettings
-from tenure.sdk.worker.executor_protocol import RecordedEntries, Reporter
+from tenure.sdk.worker.executor_protocol import AnsweredReport, RecordedEntries, Reporter
 from tenure.sdk.worker.run.host import RunHost
 from tenure.sdk.workflow.registry import WorkflowRegistry
 from tenure.v1 import task_pb2
@@ -114,6 +114,7 @@ class TaskExecutor:
         """Run an attempt; its end is reported whatever happens."""
         if task.kind == task_pb2.TASK_KIND_WORKFLOW:
             self._runs.start(task)
+            self._runners.slot_taken()
             return
         activity = self._registry.find(task.type)
         if activity is None and self._workflows.find(task.type) is not None:
@@ -134,6 +135,7 @@ class TaskExecutor:
             # The same delivery again.
             return
         runner.submit(execution)
+        self._runners.slot_taken()
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
@@ -193,8 +195,12 @@ class TaskExecutor:
         """Tell runs what stands in their journals."""
         self._runs.take_entries(recorded, pages)
 
+    def take_answers(self, answered: Sequence[AnsweredReport]) -> None:
+        """Tell runs what was done of what they reported of their children."""
+        self._runs.take_answers(answered)
+
     def refuse_entries(self, task_id: str, attempt: int, error: ErrorDetail) -> None:
-        """Tell a run that the server does not record what it reports."""
+        """Tell a run that the server does not take what it reports."""
         self._runs.refuse_entries(task_id, attempt, error)
 
     def session_opened(self) -> None:
@@ -208,6 +214,10 @@ class TaskExecutor:
     def begin_drain(self) -> None:
         """Begin nothing more in runs."""
         self._runs.begin_drain()
+
+    def slot_taken(self) -> None:
+        """Let runs that linger make room."""
+        self._runs.slot_taken()
 
     # -- Inside
 

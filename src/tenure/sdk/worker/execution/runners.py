@@ -51,6 +51,10 @@ class Watcher(Protocol):
         """How many slots are in use."""
         ...
 
+    def slot_taken(self) -> None:
+        """Hear that fewer slots are free."""
+        ...
+
 
 class Runners:
     """Loop, threads and children; made and closed on the connection's loop.
@@ -96,6 +100,11 @@ class Runners:
     def used_count(self) -> int:
         """Return how many slots all executors together use."""
         return sum(each.active_count for each in self._watchers)
+
+    def slot_taken(self) -> None:
+        """Tell all executors that one of them uses another slot; from any thread."""
+        for each in self._watchers:
+            each.slot_taken()
 
     def watch(self, watcher: Watcher) -> None:
         """Inform an executor about the lag of the user's event loop."""

@@ -15,7 +15,8 @@ class ExecutionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``max_processes`` 0 is one per processor. When tasks are handed back, each activity
     has its own cancel grace to clean up, but at most ``hand_back_grace_ms``. Up to ``warm_runs``
-    runs that wait stay in memory; ``guard`` is what happens to a body that blocks.
+    runs that wait stay in memory; ``guard`` is what happens to a body that blocks. ``can_linger``
+    says whether runs that wait for a child may keep their slots for a moment.
     """
 
     namespace: str = "default"
@@ -24,6 +25,7 @@ class ExecutionSettings(msgspec.Struct, frozen=True, kw_only=True):
     hand_back_grace_ms: int = 5_000
     warm_runs: int = 1_000
     guard: Guard = "refuse"
+    can_linger: bool = True
     clock: Callable[[], float] = time.monotonic
     # Of a server that a test has in this process; others are known by what they say.
     server_clock: Callable[[], int] | None = None

@@ -10,8 +10,9 @@ from tenure.errors import TenureError, Unavailable, WorkerInactive
 from tenure.sdk.transport import refusal
 from tenure.sdk.transport.channel import Stream
 from tenure.sdk.worker.connection import method
-from tenure.sdk.worker.connection.incarnation import Incarnation, is_denied, is_passing
+from tenure.sdk.worker.connection.incarnation import Incarnation
 from tenure.sdk.worker.connection.outage import Outage
+from tenure.sdk.worker.connection.passing import is_denied, is_passing
 from tenure.sdk.worker.connection.task_race import run_together
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2
@@ -139,10 +140,7 @@ class SessionMode:
         me = self._me
         if frame.HasField("drain"):
             me.begin_drain(frame.drain.deadline_in_ms / 1_000)
-        if frame.step_acks or frame.pages:
-            me.take_entries(frame.step_acks, frame.pages)
-        if frame.acks:
-            self._take_acks(frame)
+        self._take_answers(frame)
         if frame.tasks:
             me.deliver(frame.tasks)
         if frame.cancel:
@@ -153,6 +151,12 @@ class SessionMode:
             self._take_lease(frame.lease)
         if frame.HasField("end"):
             raise refusal.from_detail(frame.end.error)
+
+    def _take_answers(self, frame: pb.ServerFrame) -> None:
+        if frame.step_acks or frame.pages or frame.child_acks:
+            self._me.take_entries(frame.step_acks, frame.pages, frame.child_acks)
+        if frame.acks:
+            self._take_acks(frame)
 
     def _take_acks(self, frame: pb.ServerFrame) -> None:
         me = self._me
@@ -260,8 +264,10 @@ class SessionMode:
                 task_beats=reports.beats,
                 finished=reports.finished,
                 beat=beat,
-                steps=reports.steps,
-                journal=reports.requests,
+                steps=reports.runs.steps,
+                spawns=reports.runs.spawns,
+                child_cancels=reports.runs.child_cancels,
+                journal=reports.runs.requests,
             )
         if window != self._window:
             frame.window = self._window = window

@@ -9,13 +9,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+from tenure.core.limits import ATTEMPT_MAX
 from tenure.core.task import retry
 from tenure.sdk import failure
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.payload import Payload
 from tenure.sdk.worker.execution.task_heartbeat import TaskHeartbeat
+from tenure.sdk.worker.executor_protocol import WantedPage
 from tenure.sdk.worker.run import wire
 from tenure.sdk.worker.run.local_step import AsyncStep, LocalStep, ThreadStep
 from tenure.sdk.workflow.context import RunInfo, WorkflowContext
@@ -26,6 +29,7 @@ from tenure.sdk.workflow.port import RunIdentity
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.step import Step
 from tenure.v1 import journal_pb2, task_pb2
+from tenure.v1 import workflow_service_pb2 as workflow_pb
 
 if TYPE_CHECKING:
     from tenure.sdk.worker.run.host import RunHost
@@ -35,6 +39,9 @@ _log = logging.getLogger("tenure.worker")
 _WAIT_HERE_MS: Final = 5_000
 # A body that runs for longer without waiting for anything blocks its worker.
 _RESTLESS_S_MAX: Final = 1.0
+# Behind every entry: a page that was asked for with it has nothing but open children. Pages that
+# the server sends unasked say nothing of these, also when they begin at the start.
+_BEHIND_ALL: Final = ATTEMPT_MAX
 # Published state is watched by people.
 _PUBLISH_S: Final = 1.0
 
@@ -92,13 +99,26 @@ class HeldRun:
         self._fetching_after = None
         self._heartbeat = None
         page = task.journal
-        self.run.hand_out(task.attempt, [wire.from_wire(each) for each in page.entries], page.end)
+        is_whole = not page.after
+        self.run.hand_out(
+            task.attempt,
+            [wire.from_wire(each) for each in page.entries],
+            page.end,
+            wire.open_calls(page),
+            page.open_next if is_whole else None,
+        )
 
     def take_page(self, page: task_pb2.JournalPage) -> None:
-        """Take entries that the server has."""
+        """Take what the server has."""
+        entries = [wire.from_wire(each) for each in page.entries]
+        if page.group_key:
+            self.run.take_group_page(page.group_key, page.after, entries, page.end)
+            return
+        if page.after == _BEHIND_ALL or (not page.after and self._fetching_after == 0):
+            self.run.take_open(wire.open_calls(page), page.open_next)
         if self._fetching_after is not None and page.after <= self._fetching_after:
             self._fetching_after = None
-        self.run.take_page([wire.from_wire(each) for each in page.entries], page.end)
+        self.run.take_page(entries, page.end)
 
     def ask_for_tail(self) -> None:
         """Ask for what the server has appended without telling."""
@@ -149,27 +169,39 @@ class HeldRun:
         """Ask for the entries after a position, once."""
         if self._fetching_after != after:
             self._fetching_after = after
-            self._host.reporter.fetch(self.task.task_id, self.task.attempt, after)
+            self._ask(after=after)
 
     def fetch_open(self, open_after: str) -> None:
         """Ask for the open children behind an id."""
-        raise NotImplementedError(open_after)
+        self._ask(after=_BEHIND_ALL, open_after=open_after)
 
     def fetch_group(self, group_key: str, after: int) -> None:
         """Ask for results of a group behind a position."""
-        raise NotImplementedError((group_key, after))
+        self._ask(group_key=group_key, after=after)
+
+    def _ask(self, *, after: int = 0, group_key: str = "", open_after: str = "") -> None:
+        task = self.task
+        wanted = WantedPage(task.task_id, task.attempt, after, group_key, open_after)
+        self._host.reporter.fetch(wanted)
 
     def spawn(self, report: journal_pb2.SpawnReport) -> None:
         """Have children stored."""
-        raise NotImplementedError(report)
+        self._host.report_children(self.task, report)
 
     def cancel_children(self, request: journal_pb2.ChildCancel) -> None:
         """Ask children to end."""
-        raise NotImplementedError(request)
+        self._host.report_children(self.task, request)
 
     async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
         """Send a signal to another run."""
-        raise NotImplementedError((run_id, name, payload, signal_id))
+        sent = workflow_pb.NewSignal(
+            name=name,
+            payload=payload.data,
+            encoding=payload.encoding,
+            # The key of a call may be longer than an id, and has characters that no id has.
+            signal_id=blake2b(signal_id.encode(), digest_size=16).hexdigest(),
+        )
+        await asyncio.wrap_future(self._host.reporter.signal(run_id, sent))
 
     def post(self, callback: Callable[[], None]) -> None:
         """Call on the user's loop; from any thread."""
@@ -178,7 +210,7 @@ class HeldRun:
     @property
     def may_linger(self) -> bool:
         """Whether the run may stay for a moment although it waits."""
-        return False
+        return self._host.may_linger(self)
 
     def wake_at(self, at_ms: int | None) -> None:
         """Go on at an instant of the server."""
@@ -387,6 +419,7 @@ def _info(task: task_pb2.AssignedTask, namespace: str) -> RunInfo:
         type=task.type,
         queue=task.task_queue,
         namespace=namespace,
+        external_id=task.external_id,
         generation=task.generation,
         labels=dict(task.labels),
         begun_at=datetime.fromtimestamp(task.begun_at_ms / 1_000, UTC),

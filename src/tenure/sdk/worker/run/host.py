@@ -19,7 +19,13 @@ from tenure.sdk.worker.execution import attempt
 from tenure.sdk.worker.execution.runners import Runners
 from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.sdk.worker.execution.thread_runner import ThreadCall
-from tenure.sdk.worker.executor_protocol import NumberedEntry, RecordedEntries, Reporter
+from tenure.sdk.worker.executor_protocol import (
+    AnsweredReport,
+    ChildReport,
+    NumberedEntry,
+    RecordedEntries,
+    Reporter,
+)
 from tenure.sdk.worker.run import wire
 from tenure.sdk.worker.run.held_run import HeldRun
 from tenure.sdk.worker.run.local_step import LocalStep
@@ -36,6 +42,8 @@ _log = logging.getLogger("tenure.worker")
 _SWEEP_S: Final = 0.1
 # A run that sleeps for longer is not kept in memory.
 _WARM_MS: Final = 60_000
+# Runs linger only while one of so many slots is free.
+_LINGER_SHARE: Final = 4
 
 
 class RunHost:
@@ -79,6 +87,9 @@ class RunHost:
         self._doubtful: list[tuple[HeldRun, LocalStep]] = []
         self._is_in_doubt = False
         self._unsent: list[NumberedEntry] = []
+        self._unsent_children: list[ChildReport] = []
+        # Runs that wait and have not yielded, because slots were free.
+        self._lingering: dict[str, HeldRun] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     # -- For the connection's thread
@@ -118,8 +129,12 @@ class RunHost:
         """Tell runs what stands in their journals."""
         self.post(lambda: self._take_entries(recorded, pages))
 
+    def take_answers(self, answered: Sequence[AnsweredReport]) -> None:
+        """Tell runs what was done of what they reported of their children."""
+        self.post(lambda: self._take_answers(answered))
+
     def refuse_entries(self, task_id: str, number: int, error: ErrorDetail) -> None:
-        """Park a run whose entries the server does not record."""
+        """Park a run whose reports the server does not take."""
         self.post(lambda: self._refuse(task_id, number, error))
 
     def session_opened(self) -> None:
@@ -130,6 +145,11 @@ class RunHost:
         """Let runs go on that waited for a certain lease."""
         if self._is_in_doubt:
             self.post(self._go_on)
+
+    def slot_taken(self) -> None:
+        """Hear that fewer slots are free: runs that linger make room."""
+        if self._lingering and not self._has_room:
+            self.post(self._end_lingering)
 
     def begin_drain(self) -> None:
         """Begin nothing more, and give runs back as soon as nothing of them runs."""
@@ -220,15 +240,27 @@ class RunHost:
             if held is not None:
                 held.take_page(page)
 
+    def _take_answers(self, answered: Sequence[AnsweredReport]) -> None:
+        for each in answered:
+            held = self._find(each.task_id, each.attempt)
+            if held is not None:
+                held.run.children_answered(each.number, each.error)
+
+    def _end_lingering(self) -> None:
+        lingering, self._lingering = self._lingering, {}
+        for held in lingering.values():
+            held.run.wake()
+
     def _refuse(self, task_id: str, number: int, error: ErrorDetail) -> None:
         held = self._find(task_id, number)
         if held is not None:
-            del self._runs[task_id]
+            self._forget(task_id)
             held.put_aside()
             self._park(held.task, error.code, error.message)
 
     def _ask_for_tails(self) -> None:
-        for held in self._runs.values():
+        for held in list(self._runs.values()):
+            held.run.fetch_again()
             # The connection asks for those that have reported something.
             if not held.run.unacknowledged():
                 held.ask_for_tail()
@@ -271,20 +303,32 @@ class RunHost:
 
     def send(self, task: task_pb2.AssignedTask, entry: Entry, seen: int) -> None:
         """Have an entry recorded, together with all that are made in this turn of the loop."""
-        if not self._unsent:
-            self._loop.call_soon(self._flush, context=self.context)
+        self._flush_soon()
         made = wire.to_wire(entry)
         self._unsent.append(NumberedEntry(task.task_id, task.attempt, entry.no, made, seen))
+
+    def report_children(self, task: task_pb2.AssignedTask, report: ChildReport) -> None:
+        """Have children stored, or asked to end; together in the same way, behind entries."""
+        self._flush_soon()
+        report.task_id, report.attempt = task.task_id, task.attempt
+        self._unsent_children.append(report)
+
+    def _flush_soon(self) -> None:
+        if not self._unsent and not self._unsent_children:
+            self._loop.call_soon(self._flush, context=self.context)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if unsent:
             self.reporter.record(unsent)
+        children, self._unsent_children = self._unsent_children, []
+        if children:
+            self.reporter.report_children(children)
 
     def ended(self, held: HeldRun, ending: Ending) -> None:
         """Report how an attempt ended, and keep the run if it comes back soon."""
         task = held.task
-        del self._runs[task.task_id]
+        self._forget(task.task_id)
         held.flush()
         now_ms = self.clock.now_ms
         finish = wire.finish_of(task, ending, self.converter, now_ms)
@@ -298,7 +342,7 @@ class RunHost:
 
     def give_back(self, held: HeldRun) -> None:
         """Hand a run back, whatever it does."""
-        if self._runs.pop(held.task.task_id, None) is held:
+        if self._forget(held.task.task_id) is held:
             held.put_aside()
             self._report(attempt.ended_as(held.task, attempt.RELEASED))
 
@@ -317,9 +361,13 @@ class RunHost:
             del self._active[finish.task_id]
         self.reporter.finish(finish)
 
+    def _forget(self, task_id: str) -> HeldRun | None:
+        self._lingering.pop(task_id, None)
+        return self._runs.pop(task_id, None)
+
     def _remove(self, held: HeldRun) -> None:
         """Forget a run without a report."""
-        del self._runs[held.task.task_id]
+        self._forget(held.task.task_id)
         if self._active.get(held.task.task_id) == held.task.attempt:
             del self._active[held.task.task_id]
 
@@ -330,6 +378,19 @@ class RunHost:
             return True
         self._is_in_doubt = True
         return False
+
+    def may_linger(self, held: HeldRun) -> bool:
+        """Whether a run that waits may keep its slot for a moment; if so, it is told when not."""
+        if self.is_draining or not self.settings.can_linger or not self._has_room:
+            return False
+        self._lingering[held.task.task_id] = held
+        return True
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether a quarter of the slots is free."""
+        free = self.settings.max_concurrent - self._runners.used_count()
+        return free > 0 and _LINGER_SHARE * free >= self.settings.max_concurrent
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back from the user's loop, outside of any task."""
@@ -383,6 +444,7 @@ class RunHost:
         if self._runners.used_count() >= self.settings.max_concurrent:
             return False
         self._extra_count += 1
+        self.slot_taken()
         return True
 
     def free_slot(self) -> None:

@@ -20,7 +20,7 @@ from tenure.sdk.workflow.ending import (
     Returned,
     Yielded,
 )
-from tenure.sdk.workflow.journal import Entry, Kind
+from tenure.sdk.workflow.journal import Entry, Kind, OpenCall
 from tenure.v1 import task_pb2
 
 YIELDED: Final = task_pb2.FINISH_KIND_YIELDED
@@ -70,6 +70,26 @@ def from_wire(found: task_pb2.Entry) -> Entry:
         attempt=found.attempt,
         no=found.no,
     )
+
+
+def open_calls(page: task_pb2.JournalPage) -> list[OpenCall]:
+    """Return the children and groups of a page that have not ended."""
+    children = [
+        OpenCall(Kind.CHILD, each.key, each.index, each.type, each.task_id) for each in page.open
+    ]
+    groups = [
+        OpenCall(
+            Kind.GROUP,
+            each.key,
+            each.index,
+            each.type,
+            each.group_id,
+            total=each.total,
+            spawned=each.spawned,
+        )
+        for each in page.groups
+    ]
+    return children + groups
 
 
 def finish_of(

@@ -47,8 +47,14 @@ def _instant_ms(given: datetime | UnsetType, field: str) -> int | None:
 
 
 class JournalQuery(Scoped, frozen=True):
-    """Which page of a journal."""
+    """Which page of a journal, or of the results of one of its groups."""
 
     after: Annotated[
         int, Meta(description="Behind this position; 0 is the beginning", ge=0, le=ATTEMPT_MAX)
     ] = 0
+    group_key: Annotated[
+        str, Meta(description="Results of this group instead; the position of one is its item + 1")
+    ] = ""
+    open_after: Annotated[
+        str, Meta(description="Open children behind this id instead of entries")
+    ] = ""

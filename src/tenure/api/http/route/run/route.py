@@ -82,6 +82,8 @@ async def read_journal(call: OperationCall[JournalQuery, None]) -> Answer:
         namespace=call.namespace,
         run_id=call.path["runId"],
         after=call.query.after,
+        group_key=call.query.group_key,
+        open_after=call.query.open_after,
     )
     return Answer(view.journal(page))
 
@@ -191,7 +193,8 @@ OPERATIONS: Final = (
         method="GET",
         path=f"{_RUN}/journal",
         name="readJournal",
-        summary="Read the journal of a run: up to 1,000 entries or 256 KiB behind a position.",
+        summary="Read the journal of a run: up to 1,000 entries or 256 KiB behind a position. From "
+        "its start on it comes with the children and groups that are open.",
         handle=read_journal,
         is_list=True,
         action=Action.READ,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, UnsetType, field, structs
@@ -10,9 +11,11 @@ from tenure.api.http.route.task.body import Base64
 from tenure.api.http.route.task.view import (
     FailureView,
     RetryPolicyView,
+    StateName,
     failure,
     output_fields,
     payload_fields,
+    place_fields,
 )
 from tenure.api.http.view import (
     Instant,
@@ -26,10 +29,10 @@ from tenure.api.http.view import (
     or_unset,
     values,
 )
-from tenure.core.journal.entry import Entry, EntryKind, JournalPage
+from tenure.core.journal.entry import Entry, EntryBody, EntryKind, JournalPage, OpenChild, OpenGroup
 from tenure.core.run.record import NOT_BEGUN, RunProgress, Wait
 from tenure.core.run.status import RunStatus, status_at, status_of
-from tenure.core.task.record import Reason, Task, TaskState
+from tenure.core.task.record import Reason, Task, TaskKind, TaskState
 from tenure.engine.read.run import RunView
 from tenure.engine.task import command as c
 
@@ -65,6 +68,29 @@ class WaitView(View, frozen=True):
     key: str
     since: Instant | UnsetType = UNSET
     detail: str | UnsetType = UNSET
+
+
+class GroupItem(View, frozen=True):
+    """Tasks that one call of a run makes; items 0 to spawned - 1 are stored."""
+
+    group_id: str
+    key: str
+    index: int
+    type: str
+    total: int
+    spawned: int
+    open_count: int
+    failed: int
+
+
+class OpenChildItem(View, frozen=True):
+    """A task or a run that a run has made and that has not ended."""
+
+    task_id: str
+    key: str
+    index: int
+    type: str
+    kind: Annotated[str, names(TaskKind)]
 
 
 class RunItem(View, frozen=True):
@@ -104,6 +130,16 @@ class RunItem(View, frozen=True):
     labels: dict[str, str] = field(default_factory=dict)
     timeout_ms: int | UnsetType = UNSET
     idempotency_key: str | UnsetType = UNSET
+    parent_id: Annotated[str, Meta(description="The run that made it")] | UnsetType = UNSET
+    root_run_id: (
+        Annotated[
+            str, Meta(description="The first run of the tree: its parent's parent, and so on")
+        ]
+        | UnsetType
+    ) = UNSET
+    step_key: Annotated[str, Meta(description="The call of the run that made it")] | UnsetType = (
+        UNSET
+    )
     retry_of: str | UnsetType = UNSET
     encoding: str = ""
     input: Raw | UnsetType = UNSET
@@ -115,6 +151,12 @@ class RunItem(View, frozen=True):
     state_base64: Base64 | UnsetType = field(default=UNSET, name="stateBase64")
     entry_count: int | UnsetType = UNSET
     journal_bytes: int | UnsetType = UNSET
+    open_child_count: (
+        Annotated[int, Meta(description="Of calls of its own, without items of groups")] | UnsetType
+    ) = UNSET
+    groups: (
+        Annotated[list[GroupItem], Meta(description="Those that have not ended")] | UnsetType
+    ) = UNSET
     damaged: (
         Annotated[tuple[str, ...], Meta(description="Stored parts that are damaged and left out")]
         | UnsetType
@@ -128,6 +170,25 @@ class RunListView(View, frozen=True):
     next_page_token: NextPageToken = UNSET
     total_count: TotalCount = UNSET
     is_total_exact: IsTotalExact = UNSET
+
+
+class ChildEndView(View, frozen=True):
+    """How a task or a run ended that the run had made."""
+
+    task_id: str
+    type: str
+    state: StateName
+    failure_reason: str | UnsetType = UNSET
+
+
+class GroupEndView(View, frozen=True):
+    """How a group of tasks ended. If it fails fast, the others were open at its first failure."""
+
+    group_id: str
+    total: int
+    succeeded: int
+    failed: int
+    cancelled: int
 
 
 class EntryItem(View, frozen=True):
@@ -151,13 +212,23 @@ class EntryItem(View, frozen=True):
     site: Annotated[str, Meta(description="File and line of the call")] | UnsetType = UNSET
     signal_id: str | UnsetType = UNSET
     sender: str | UnsetType = UNSET
+    child: Annotated[ChildEndView, Meta(description="Of kind CHILD")] | UnsetType = UNSET
+    group: Annotated[GroupEndView, Meta(description="Of kind GROUP")] | UnsetType = UNSET
 
 
 class JournalView(View, frozen=True):
-    """Entries behind a position; the journal goes on up to end."""
+    """Entries behind a position, up to end; from the start on also what is open."""
 
     entries: list[EntryItem]
-    end: int
+    end: Annotated[int, Meta(description="Of a group, the number of its items")]
+    open: list[OpenChildItem] | UnsetType = UNSET
+    open_next: (
+        Annotated[str, Meta(description="There are more open children: ask with it as openAfter")]
+        | UnsetType
+    ) = UNSET
+    groups: (
+        Annotated[list[GroupItem], Meta(description="Those that have not ended")] | UnsetType
+    ) = UNSET
 
 
 def started(answer: c.Enqueued) -> StartedView:
@@ -181,6 +252,8 @@ def run(view: RunView) -> RunItem:
         **payload_fields("state", task.progress.details, encoding=encoding),
         "entry_count": view.entry_count,
         "journal_bytes": view.journal_bytes,
+        "open_child_count": view.open_child_count,
+        "groups": _groups(view.groups),
     }
     return _item(task, more)
 
@@ -214,6 +287,7 @@ def _item(task: Task, more: dict[str, Any]) -> RunItem:
         timeout_ms=spec.schedule_to_close_ms or UNSET,
         idempotency_key=or_unset(spec.idempotency_key),
         retry_of=or_unset(spec.retry_of),
+        **place_fields(task),
         encoding=spec.encoding,
         damaged=task.damaged or UNSET,
         # Of others it is what they waited for the last time.
@@ -243,7 +317,27 @@ def _wait(wait: Wait) -> WaitView:
 
 def journal(page: JournalPage) -> JournalView:
     """Show a page of a journal."""
-    return JournalView(entries=[_entry(each) for each in page.entries], end=page.end)
+    return JournalView(
+        entries=[_entry(each) for each in page.entries],
+        end=page.end,
+        open=[_open_child(each) for each in page.open] or UNSET,
+        open_next=or_unset(page.open_next),
+        groups=_groups(page.groups),
+    )
+
+
+def _open_child(child: OpenChild) -> OpenChildItem:
+    return OpenChildItem(
+        task_id=child.task_id,
+        key=child.key,
+        index=child.index,
+        type=child.type,
+        kind=(TaskKind.WORKFLOW if child.is_run else TaskKind.ACTIVITY).upper(),
+    )
+
+
+def _groups(groups: Iterable[OpenGroup]) -> list[GroupItem] | UnsetType:
+    return [GroupItem(**structs.asdict(each)) for each in groups] or UNSET
 
 
 def _entry(stored: Entry) -> EntryItem:
@@ -265,5 +359,26 @@ def _entry(stored: Entry) -> EntryItem:
         site=or_unset(body.site),
         signal_id=or_unset(body.signal_id),
         sender=or_unset(body.sender),
+        child=_child_end(body) if stored.kind is EntryKind.CHILD else UNSET,
+        group=_group_end(body) if stored.kind is EntryKind.GROUP else UNSET,
         **payload_fields("output", body.output, encoding=body.encoding),
+    )
+
+
+def _child_end(body: EntryBody) -> ChildEndView:
+    return ChildEndView(
+        task_id=body.task_id,
+        type=body.type,
+        state=body.state.upper(),
+        failure_reason=or_unset(body.reason),
+    )
+
+
+def _group_end(body: EntryBody) -> GroupEndView:
+    return GroupEndView(
+        group_id=body.group_id,
+        total=body.total,
+        succeeded=body.succeeded,
+        failed=body.failed,
+        cancelled=body.cancelled,
     )

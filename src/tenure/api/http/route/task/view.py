@@ -130,8 +130,17 @@ class TaskView(View, frozen=True):
     cancel_grace_period_ms: int = 0
     delivery_timeout_ms: int = 0
     idempotency_key: str | UnsetType = UNSET
-    run_id: str | UnsetType = UNSET
+    run_id: Annotated[str, Meta(description="The run that made it")] | UnsetType = UNSET
     parent_id: str | UnsetType = UNSET
+    root_run_id: (
+        Annotated[
+            str, Meta(description="The first run of the tree: its parent's parent, and so on")
+        ]
+        | UnsetType
+    ) = UNSET
+    step_key: Annotated[str, Meta(description="The call of the run that made it")] | UnsetType = (
+        UNSET
+    )
     retry_of: str | UnsetType = UNSET
 
 
@@ -216,7 +225,6 @@ def task(task: Task, *, with_payloads: bool = True) -> TaskView:
 def _asked(task: Task) -> dict[str, Any]:
     """Show the fields of the request that most readers do not need."""
     spec = task.spec
-    parent_id = None if task.link is None else task.link.parent_id
     return {
         "resources": spec.resources,
         "encoding": spec.encoding,
@@ -228,9 +236,19 @@ def _asked(task: Task) -> dict[str, Any]:
         "cancel_grace_period_ms": spec.cancel_grace_ms,
         "delivery_timeout_ms": spec.delivery_timeout_ms,
         "idempotency_key": or_unset(spec.idempotency_key),
-        "run_id": or_unset(parent_id),
-        "parent_id": or_unset(parent_id),
         "retry_of": or_unset(spec.retry_of),
+        **place_fields(task),
+        "run_id": or_unset(task.place.run_id),
+    }
+
+
+def place_fields(task: Task) -> dict[str, Any]:
+    """Return where a task stands in runs: which one made it, and by which call."""
+    where = task.place
+    return {
+        "parent_id": or_unset(where.run_id),
+        "root_run_id": or_unset(where.root_run_id),
+        "step_key": or_unset(where.key),
     }
 
 
