@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tenure import RunStatus, Workflow, signal, step, workflow
+from tenure import RunStatus, Workflow, WorkflowContext, signal, step, workflow
 from tenure.cli.client.client import ServerClient
 from tenure.cli.client.journal_client import LIVE
 from tenure.cli.command.run_check import check as check_command
@@ -132,3 +132,71 @@ def test_the_page_names_every_verdict_and_every_rule() -> None:
     assert said == {str(each): str(int(each.is_broken)) for each in Verdict}
     rules = {value.name for value in vars(rule).values() if isinstance(value, Rule)}
     assert {cells[0] for cells in rows("| rule | what is found |")} == rules
+
+
+def blocks(title: str) -> list[str]:
+    """Return the Python code under a heading."""
+    part = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", part, re.DOTALL)
+
+
+def defined(code: str, done: list[str]) -> dict[str, Any]:
+    """Run code of the page; its steps note their names."""
+
+    def made(name: str) -> Any:
+        def note(what: str) -> str:
+            done.append(name)
+            return what
+
+        return step(name=name)(note)
+
+    steps = {name: made(name) for name in ("charge", "check_fraud", "greet", "send_news")}
+    scope = {"workflow": workflow, "WorkflowContext": WorkflowContext, **steps}
+    exec(compile(code, "orders.py", "exec"), scope)  # noqa: S102 (ours)
+    return scope
+
+
+async def test_a_patch_keeps_old_runs_on_the_old_way_and_can_be_retired(engine: TestEngine) -> None:
+    (code, _) = blocks("Patches")
+    done: list[str] = []
+    patch = '    if ctx.patched("fraud-check"):\n        await ctx.step(check_fraud, item)\n'
+    assert patch in code
+    before = defined(code.replace(patch, ""), done)["sell"]
+    patched = defined(code, done)["sell"]
+    after = defined(code.replace(patch, "    await ctx.step(check_fraud, item)\n"), done)["sell"]
+    async with engine.worker([before]):
+        old = await engine.start(before, "lamp")
+        await engine.advance("1m")
+    async with engine.worker([patched]):
+        new = await engine.start(patched, "rug")
+        await engine.advance("1m")
+    assert done == ["charge", "check_fraud", "charge"]
+    # The old run needs the code from before the patch, and would park without it.
+    assert {
+        each.verdict for each in await asyncio.to_thread(found_by_check, engine.target, after)
+    } == {Verdict.SAFE, Verdict.PARKS}
+    async with engine.worker([patched]):
+        assert await engine.advance_until(old.result()) == "lamp"
+        again = await engine.start(patched, "cup")
+        await engine.advance("1m")
+    # Now nobody needs it.
+    (good,) = await asyncio.to_thread(found_by_check, engine.target, after)
+    assert good.verdict is Verdict.SAFE
+    async with engine.worker([after]):
+        assert await engine.advance_until(new.result()) == "rug"
+        assert await engine.advance_until(again.result()) == "cup"
+    assert done == ["charge", *("check_fraud", "charge") * 2]
+
+
+async def test_a_tolerant_workflow_takes_added_and_removed_steps(engine: TestEngine) -> None:
+    (code,) = blocks("Tolerating changes")
+    done: list[str] = []
+    greet = "    await ctx.step(greet, reader)\n"
+    old = defined(code, done)["newsletter"]
+    changed = defined(code.replace(greet, "    await ctx.step(check_fraud, reader)\n"), done)
+    async with engine.worker([old]):
+        run = await engine.start(old, "ann")
+        await engine.advance("1m")
+    async with engine.worker([changed["newsletter"]]):
+        await engine.advance_until(run.result())
+    assert done == ["greet", "check_fraud", "send_news"]

@@ -45,6 +45,9 @@ class Source:
     def results(self, run_id: str, group_key: str, after: int) -> task_pb2.JournalPage:
         raise AssertionError(run_id, group_key, after)
 
+    def child_input(self, task_id: str) -> None:
+        raise AssertionError(task_id)
+
 
 def named(run_id: str, type: str, *contents: Any) -> RecordedRun:
     made = recorded(type, *contents, input={"name": run_id})
@@ -116,3 +119,26 @@ def test_a_run_that_begins_anew_while_it_is_read_is_read_again() -> None:
     checker.check(source, listed)
     (group,) = checker.summary.report(is_whole=True).groups
     assert (group.verdict, group.runs) == ("safe", 1)
+
+
+def test_a_patch_that_every_run_has_is_told_as_not_needed() -> None:
+    @workflow
+    async def changed(ctx: WorkflowContext, name: str = "") -> str:
+        if ctx.patched("twice"):
+            await ctx.step(one)
+        await ctx.step(one)
+        return name
+
+    patch = task_pb2.NewEntry(kind=task_pb2.ENTRY_KIND_PATCH, key="twice")
+    new = named("a", "changed", patch, step("one", 0, 1))
+    old = named("b", "changed", step("one", 0, 1))
+
+    def warnings(*runs: RecordedRun, is_whole: bool = True) -> list[str]:
+        checker, source = RunChecker([changed]), Source(*runs)
+        for each in runs:
+            checker.check(source, each.run)
+        return [each.message for each in checker.summary.report(is_whole=is_whole).warnings]
+
+    assert warnings(new) == ["no run needs the code from before the patch twice: delete it"]
+    assert warnings(new, is_whole=False) == []
+    assert warnings(new, old) == []

@@ -11,8 +11,10 @@ from google.protobuf.message import Message
 from tenure.cli.client.connection import ServerConnection
 from tenure.cli.failure import CliError
 from tenure.core.limits import LISTS_PER_S, PAGE_SIZE_MAX
-from tenure.v1 import task_pb2
+from tenure.sdk.payload import Payload
+from tenure.v1 import task_pb2, task_service_pb2
 from tenure.v1 import workflow_service_pb2 as pb
+from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 
 LIVE: Final = ("PENDING", "RUNNING", "CANCELLING", "SLEEPING", "WAITING", "PARKED", "PAUSED")
@@ -33,6 +35,7 @@ class JournalClient:
         self._server = server
         self._namespace = server.namespace
         self._stub = WorkflowServiceStub(server.channel)
+        self._tasks = TaskServiceStub(server.channel)
         self._next_s = 0.0
 
     def list_runs(self, status: str, type_name: str = "") -> Iterator[pb.WorkflowRun]:
@@ -74,6 +77,17 @@ class JournalClient:
     def results(self, run_id: str, group_key: str, after: int) -> task_pb2.JournalPage:
         """Return a page of the results of a group."""
         return self._page(run_id, after=after, group_key=group_key)
+
+    def child_input(self, task_id: str) -> Payload | None:
+        """Return what a task was given; None if it is gone."""
+        request = task_service_pb2.GetTaskRequest(namespace_id=self._namespace, task_id=task_id)
+        try:
+            task = self._call(self._tasks.GetTask, request, task_service_pb2.GetTaskResponse).task
+        except CliError as error:
+            if error.code != "not_found":
+                raise
+            return None
+        return Payload(task.options.encoding, task.input)
 
     def _page(
         self, run_id: str, *, after: int = 0, group_key: str = "", open_after: str = ""

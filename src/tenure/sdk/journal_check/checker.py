@@ -12,7 +12,7 @@ from tenure.sdk.journal_check.recorded import RecordedRun
 from tenure.sdk.journal_check.rerun import rerun
 from tenure.sdk.journal_check.shape import ShapeDigest
 from tenure.sdk.journal_check.summary import Summary
-from tenure.sdk.payload import Codec
+from tenure.sdk.payload import Codec, Payload
 from tenure.sdk.workflow.guard import Guard
 from tenure.sdk.workflow.registry import WorkflowRegistry
 from tenure.v1 import task_pb2
@@ -35,6 +35,10 @@ class RunSource(Protocol):
 
     def results(self, run_id: str, group_key: str, after: int) -> task_pb2.JournalPage:
         """Return a page of the results of a group."""
+        ...
+
+    def child_input(self, task_id: str) -> Payload | None:
+        """Return what a child was given; None if it is gone."""
         ...
 
 
@@ -105,4 +109,5 @@ def _recorded(source: RunSource, listed: WorkflowRun) -> RecordedRun:
         open_children=children,
         open_groups=groups,
         results=lambda key, after: source.results(listed.run_id, key, after),
+        child_input=source.child_input,
     )

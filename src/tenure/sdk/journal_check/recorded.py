@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
-from tenure.v1 import task_pb2, workflow_service_pb2
+from tenure.sdk.payload import Payload
+from tenure.v1 import task_pb2
+from tenure.v1 import workflow_service_pb2 as pb
 
 Results = Callable[[str, int], task_pb2.JournalPage]
 """Returns the page of the results of a group behind a position."""
 
-_ENDED = frozenset(
-    {
-        workflow_service_pb2.WORKFLOW_STATUS_COMPLETED,
-        workflow_service_pb2.WORKFLOW_STATUS_FAILED,
-        workflow_service_pb2.WORKFLOW_STATUS_CANCELLED,
-    }
+ChildInput = Callable[[str], Payload | None]
+"""Returns what a child was given, by its id; None if that is not known."""
+
+_ENDED: Final = frozenset(
+    {pb.WORKFLOW_STATUS_COMPLETED, pb.WORKFLOW_STATUS_FAILED, pb.WORKFLOW_STATUS_CANCELLED}
 )
-_AT_REST = frozenset(
-    {workflow_service_pb2.WORKFLOW_STATUS_SLEEPING, workflow_service_pb2.WORKFLOW_STATUS_WAITING}
-)
+_AT_REST: Final = frozenset({pb.WORKFLOW_STATUS_SLEEPING, pb.WORKFLOW_STATUS_WAITING})
 
 
 def no_results(group_key: str, after: int) -> task_pb2.JournalPage:
@@ -28,14 +28,20 @@ def no_results(group_key: str, after: int) -> task_pb2.JournalPage:
     return task_pb2.JournalPage(group_key=group_key, after=after)
 
 
+def no_input(_task_id: str) -> Payload | None:
+    """Return that it is not known what a child was given."""
+    return None
+
+
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run, the entries of its journal in their order, and what is open."""
 
-    run: workflow_service_pb2.WorkflowRun
+    run: pb.WorkflowRun
     entries: Sequence[task_pb2.Entry]
     open_children: Sequence[task_pb2.OpenChild] = ()
     open_groups: Sequence[task_pb2.OpenGroup] = ()
     results: Results = no_results
+    child_input: ChildInput = no_input
 
     @property
     def has_ended(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import ctypes
 import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -19,16 +20,18 @@ from tenure.sdk.failure import TaskFailed
 from tenure.sdk.journal_check.finding import Finding, Verdict
 from tenure.sdk.journal_check.recorded import RecordedRun
 from tenure.sdk.journal_check.value_watch import WatchingConverter
-from tenure.sdk.payload import Codec, Payload, PayloadError
+from tenure.sdk.payload import Codec, Converter, Payload, PayloadError
 from tenure.sdk.worker.run import wire
+from tenure.sdk.workflow.child import ChildCall
 from tenure.sdk.workflow.context import RunInfo, WorkflowContext
-from tenure.sdk.workflow.definition import Workflow
-from tenure.sdk.workflow.ending import Ending, Parked
+from tenure.sdk.workflow.definition import Changes, Workflow
+from tenure.sdk.workflow.ending import Ending, Parked, continuation
 from tenure.sdk.workflow.guard import Guard
-from tenure.sdk.workflow.journal import Entry, Mismatch
+from tenure.sdk.workflow.journal import Entry, Kind, Mismatch, OpenCall, Recorded
+from tenure.sdk.workflow.port import RunIdentity, RunPort
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.step import Step
-from tenure.v1 import task_pb2
+from tenure.v1 import journal_pb2, task_pb2
 
 REST_S: Final = 5.0
 """How long a body may run without waiting for anything; re-running 10,000 entries takes 0.1 s."""
@@ -40,6 +43,7 @@ _set_exception.restype = ctypes.c_int
 _STOP_S: Final = 1.0
 _STOP_EVERY_S: Final = 0.05
 _OWN: Final = (str(PurePath(tenure.__file__).parent), str(PurePath(asyncio.__file__).parent))
+_CHILDREN_LOOKED_AT: Final = 20
 _checking = threading.local()
 
 
@@ -66,7 +70,35 @@ def rerun(
     while thread.is_alive() and time.monotonic() < until_s:
         _set_exception(thread.ident or 0, ctypes.py_object(_Stop))
         thread.join(_STOP_EVERY_S)
+    if checked.failure is not None:
+        raise checked.failure
     return checked.finding or checked.restless(rest_s)
+
+
+class _CheckedRun(Run):
+    """A run that notes which patches its body asks for, and which open children it calls."""
+
+    def __init__(
+        self,
+        port: RunPort,
+        converter: Converter,
+        identity: RunIdentity,
+        *,
+        changes: Changes,
+        guard: Guard,
+    ) -> None:
+        super().__init__(port, converter, identity, changes=changes, guard=guard)
+        self.patches: dict[str, bool] = {}
+        self.open_calls: list[tuple[ChildCall, OpenCall]] = []
+
+    def patched(self, patch: str, line: str) -> bool:
+        has_it = self.patches[patch] = super().patched(patch, line)
+        return has_it
+
+    def start_child(self, call: ChildCall, known: Recorded | None) -> None:
+        if isinstance(known, OpenCall) and known.kind is Kind.CHILD:
+            self.open_calls.append((call, known))
+        super().start_child(call, known)
 
 
 class _Rerun:
@@ -75,6 +107,7 @@ class _Rerun:
     # A run begins nothing while this is not certain.
     is_certain = False
     is_draining = False
+    may_linger = False
 
     def __init__(
         self,
@@ -84,19 +117,20 @@ class _Rerun:
         guard: Guard,
     ) -> None:
         self.finding: Finding | None = None
+        self.failure: Exception | None = None
         self._workflow = workflow
         self._recorded = recorded
         self._converter = converter
         self._callback: Callable[[], None] | None = None
         self._ending: Ending | None = None
         self._begun_at_ms = _begun_at_ms(recorded)
-        self._run = Run(
-            self,
-            converter,
-            journal_id=f"{recorded.run.generation}:{recorded.run.run_id}",
+        self._wanted: tuple[str, int] | None = None
+        identity = RunIdentity(
+            run_id=recorded.run.run_id,
+            generation=recorded.run.generation,
             begun_at_ms=self._begun_at_ms,
-            guard=guard,
         )
+        self._run = _CheckedRun(self, converter, identity, changes=workflow.changes, guard=guard)
 
     def play(self, rest_s: float) -> None:
         """Run the body in this thread, and note what was found."""
@@ -105,7 +139,11 @@ class _Rerun:
             self.finding = self._play(rest_s)
         except _Stop:
             self.finding = self.restless(rest_s)
+        except Exception as error:  # noqa: BLE001 (raised again by whoever waits)
+            self.failure = error
         finally:
+            with contextlib.suppress(_Stop):
+                self._run.put_aside()
             _checking.is_on = False
 
     def restless(self, rest_s: float, error: _Stop | None = None) -> Finding:
@@ -123,17 +161,34 @@ class _Rerun:
         except PayloadError as error:
             text = f"The input does not fit workflow {self._workflow.name}: {error}"
             return self._found(Verdict.PARKS, text)
-        context = WorkflowContext(run, self._info())
+        context = WorkflowContext(run, self._info(), self._workflow)
         run.start(lambda: self._workflow.function(context, **arguments), contextvars.Context())
         entries = [self._entry(each) for each in self._recorded.entries]
-        run.hand_out(recorded.attempts + 1, entries, len(entries))
+        run.hand_out(recorded.attempts + 1, entries, len(entries), self._open_calls())
         until_s = time.monotonic() + rest_s
-        while self._callback is not None:
+        while self._go_on():
             if time.monotonic() > until_s:
-                return self._put_aside(self.restless(rest_s))
+                return self.restless(rest_s)
+        return self._judge(rest_s)
+
+    def _go_on(self) -> bool:
+        """Give the body its turn, or a page that it waits for; False if it is at rest."""
+        if self._callback is not None:
             callback, self._callback = self._callback, None
             callback()
-        return self._put_aside(self._judge(rest_s))
+            return True
+        if self._wanted is None:
+            return False
+        (key, after), self._wanted = self._wanted, None
+        page = self._recorded.results(key, after)
+        self._run.take_group_page(key, after, [self._entry(each) for each in page.entries])
+        return True
+
+    def _open_calls(self) -> list[OpenCall]:
+        recorded = self._recorded
+        return wire.open_calls(
+            task_pb2.JournalPage(open=recorded.open_children, groups=recorded.open_groups)
+        )
 
     def _entry(self, found: task_pb2.Entry) -> Entry:
         entry = wire.from_wire(found)
@@ -147,7 +202,7 @@ class _Rerun:
         if main is None or not main.done():
             return self._found(Verdict.SAFE)
         error = asyncio.CancelledError() if main.cancelled() else main.exception()
-        if error is None or self._is_recorded(error):
+        if error is None or continuation(error) is not None or self._is_recorded(error):
             return self._found(Verdict.SAFE)
         if isinstance(error, _Stop):
             return self.restless(rest_s, error)
@@ -166,12 +221,30 @@ class _Rerun:
         return self._found(Verdict.PARKS, text, mismatch.position)
 
     def _found(self, verdict: Verdict, message: str = "", position: int = 0) -> Finding:
-        warnings = tuple(self._converter.warnings)
-        return Finding(verdict=verdict, message=message, position=position, warnings=warnings)
+        return Finding(
+            verdict=verdict,
+            message=message,
+            position=position,
+            warnings=(*self._converter.warnings, *self._other_inputs()),
+            patches=tuple(self._run.patches.items()),
+        )
 
-    def _put_aside(self, finding: Finding) -> Finding:
-        self._run.put_aside()
-        return finding
+    def _other_inputs(self) -> Iterator[str]:
+        """Yield what is said of open children that are called with other arguments now."""
+        for call, known in self._run.open_calls[:_CHILDREN_LOOKED_AT]:
+            given = self._recorded.child_input(known.task_id)
+            if given is not None and not self._is_same(given, call):
+                yield (
+                    f"{known.key} is open and called with other arguments now ({call.step.line}): "
+                    "it goes on with those it has"
+                )
+
+    def _is_same(self, given: Payload, call: ChildCall) -> bool:
+        try:
+            called = call.task.input_of(call.step.args, call.step.kwargs)
+            return self._converter.open(given).data == called.data
+        except (PayloadError, TypeError):
+            return False
 
     def _info(self) -> RunInfo:
         run = self._recorded.run
@@ -180,6 +253,7 @@ class _Rerun:
             type=run.workflow_type,
             queue=run.task_queue,
             namespace=run.namespace_id,
+            external_id=run.external_id,
             generation=run.generation,
             labels=dict(run.labels),
             begun_at=datetime.fromtimestamp(self._begun_at_ms / 1_000, UTC),
@@ -214,6 +288,25 @@ class _Rerun:
 
     def fetch(self, after: int) -> None:
         """Fetch nothing: the whole journal is here."""
+
+    def fetch_open(self, open_after: str) -> None:
+        """Fetch nothing: all that is open is here."""
+
+    def fetch_group(self, group_key: str, after: int) -> None:
+        """Keep which page is wanted: the re-run gets it next."""
+        self._wanted = group_key, after
+
+    def spawn(self, report: journal_pb2.SpawnReport) -> None:
+        """Make nothing."""
+
+    def cancel_children(self, request: journal_pb2.ChildCancel) -> None:
+        """Cancel nothing."""
+
+    async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
+        """Send nothing."""
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Call nothing: no step runs that could."""
 
     def wake_at(self, at_ms: int | None) -> None:
         """Wake nothing: no time passes."""

@@ -112,7 +112,7 @@ class HeldRun:
         """Take what the server has."""
         entries = [wire.from_wire(each) for each in page.entries]
         if page.group_key:
-            self.run.take_group_page(page.group_key, page.after, entries, page.end)
+            self.run.take_group_page(page.group_key, page.after, entries)
             return
         if page.after == _BEHIND_ALL or (not page.after and self._fetching_after == 0):
             self.run.take_open(wire.open_calls(page), page.open_next)
