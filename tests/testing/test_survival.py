@@ -11,7 +11,16 @@ from typing import Final
 
 import pytest
 
-from tenure import RetryPolicy, TaskCancelled, TaskFailed, WorkflowContext, signal, step, workflow
+from tenure import (
+    RetryPolicy,
+    TaskCancelled,
+    TaskFailed,
+    WorkflowContext,
+    activity,
+    signal,
+    step,
+    workflow,
+)
 from tenure.testing import SyncTestEngine, TestEngine, assert_survives
 
 PAGE: Final = (Path(__file__).parents[2] / "docs/guide/testing.md").read_text()
@@ -106,6 +115,34 @@ async def retried(ctx: WorkflowContext) -> int:
 async def told(ctx: WorkflowContext, name: str, *, loud: bool = False) -> dict[str, str]:
     said = await ctx.step(str.upper, name) if loud else name
     return {"said": said, "id": str(ctx.uuid4())}
+
+
+@activity(start_to_close="30s")
+async def half(number: int) -> int:
+    ran["half"] += 1
+    return number // 2
+
+
+@workflow
+async def grown(ctx: WorkflowContext, number: int) -> int:
+    await ctx.sleep("1h")
+    return await ctx.execute(half, number) + 10
+
+
+@workflow
+async def family(ctx: WorkflowContext) -> list[int]:
+    first = await ctx.execute(half, 8)
+    child = ctx.child(grown, first)
+    both = await asyncio.gather(ctx.execute(half, 6), ctx.step(one, first))
+    items = await ctx.map(half, [2, 4, 6])
+    return [first, *both, *await items.list(), await child]
+
+
+async def test_children_survive_a_crash_at_every_point(tenure_engine: TestEngine) -> None:
+    ended = await assert_survives(family, engine=tenure_engine, code=[half, grown])
+    assert ended == [4, 3, 5, 1, 2, 3, 12]
+    # Before and after the start and the end of each child, at least.
+    assert ran["half"] > 6 * 16
 
 
 async def test_plain_asyncio_survives_a_crash_at_every_point(tenure_engine: TestEngine) -> None:

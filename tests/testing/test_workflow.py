@@ -189,3 +189,35 @@ async def test_a_codec_sees_input_state_signals_and_results(tenure_engine: TestE
         assert info.input == Payload("reversed:json", b'}"oh":"txet"{')
         with pytest.raises(PayloadError, match="The encoding 'reversed:json' is unknown"):
             await stranger.run_handle(run.run_id, result=str).result()
+
+
+@activity(start_to_close="30s", retry=RetryPolicy(initial_interval="1d", max_attempts=3))
+async def try_thrice(key: str) -> int:
+    attempts.append(len(attempts))
+    if len(attempts) < 3:
+        raise ValueError(key)
+    return len(attempts)
+
+
+@workflow
+async def monthly(ctx: WorkflowContext, name: str) -> str:
+    await ctx.sleep("30d")
+    return await ctx.execute(shout, name)
+
+
+@workflow
+async def parent(ctx: WorkflowContext) -> list[object]:
+    tries = ctx.execute(try_thrice, "a")
+    texts = await asyncio.gather(*(ctx.child(monthly, name) for name in ("a", "b")))
+    return [await tries, *texts, *await (await ctx.map(shout, "xyz")).list()]
+
+
+async def test_children_take_their_time_when_the_test_says_so(tenure_engine: TestEngine) -> None:
+    attempts.clear()
+    async with tenure_engine.worker([parent, monthly, shout, try_thrice]):
+        run = await tenure_engine.start(parent)
+        await tenure_engine.advance("29d")
+        assert len(attempts) == 3
+        assert await run.status() is RunStatus.WAITING
+        await tenure_engine.advance("2d")
+        assert await run.result() == [3, "A", "B", "X", "Y", "Z"]
