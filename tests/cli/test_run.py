@@ -384,3 +384,35 @@ def test_a_finished_run_is_retried(run: Run, server: ServerProcess, queue: str) 
         echo = start(run, "echo", "7", "--queue", queue, "--wait", "-o", "json")
         waited = run("runs", "retry", json.loads(echo)["runId"], "--wait")
         assert (waited.exit_code, json.loads(waited.stdout)) == (0, 7)
+
+
+def test_all_parked_runs_are_tried_again_by_type(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue):
+        ids = [start(run, "park", "--queue", queue) for _ in range(3)]
+        for run_id in ids:
+            until_status(run, run_id, "PARKED")
+        listed = read(run("runs", "ls", "--parked", "--queue", queue, "-o", "json"))
+        assert {each["runId"] for each in listed["runs"]} == {*ids}
+        assert run("runs", "resume", "--parked", "--type", "nobody").stdout == (
+            "0 parked runs are tried again.\n"
+        )
+        tried = read(run("runs", "resume", "--parked", "--type", "park", "-o", "json"))
+        assert tried["resumed"] >= len(ids)
+        eventually_sync(lambda: all(shown(run, each)["parkCount"] >= 2 for each in ids))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("resume",),
+        ("resume", NOBODY, "--parked"),
+        ("resume", NOBODY, "--type", "park"),
+        ("ls", "--parked", "--status", "PENDING"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    run: Run, arguments: tuple[str, ...]
+) -> None:
+    assert run("runs", *arguments).exit_code == 2

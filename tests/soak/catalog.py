@@ -32,6 +32,7 @@ from tests.soak import (
     resume,
     rolling,
     rotation,
+    run_check,
     run_continue,
     run_eviction,
     run_kill,
@@ -118,6 +119,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "run_pause": CatalogEntry(run_pause.run, LEASES),
     "run_continue": CatalogEntry(run_continue.run, LEASES),
     "run_eviction": CatalogEntry(run_eviction.run, NO_TIME),
+    "run_check": CatalogEntry(run_check.run, NO_TIME),
     "programs": CatalogEntry(programs.run, NO_TIME),
     "sleeping_runs": CatalogEntry(sleeping_runs.run, SPEED),
     # All of it together, at random.

@@ -20,6 +20,7 @@ class SdkWorker:
 
     def __init__(self, process: Process, journal: Path, log: Path) -> None:
         self.process = process
+        self.journal = journal
         self.tail = Tail(journal)
         self._log = log
 

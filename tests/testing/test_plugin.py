@@ -121,5 +121,8 @@ def test_pytest_finds_the_plugin_by_itself(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    for name in ("tenure_engine", "tenure_client", "tenure_sync_engine", "tenure_sync_client"):
+    for name in (
+        *("tenure_engine", "tenure_client", "tenure_sync_engine", "tenure_sync_client"),
+        "check_journals",
+    ):
         assert f"\n{name} " in ended.stdout or f"\n{name} --" in ended.stdout, ended.stdout

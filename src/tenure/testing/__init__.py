@@ -2,7 +2,8 @@
 
 ``open_engine`` and ``open_sync_engine`` start a real server in this process; ``run_activity`` and
 ``ActivityEnvironment`` run one activity without any. ``assert_survives`` kills the worker of a
-workflow at every point. The pytest plugin has them as fixtures.
+workflow at every point, ``JournalChecker`` runs new code against exported journals. The pytest
+plugin has them as fixtures.
 
 Rule: only the test moves the clock of a server. No other layer imports this package.
 
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from tenure.sdk.activity.context import CompletesLater
     from tenure.testing.activity import ActivityEnvironment, Progress, run_activity
     from tenure.testing.engine import TestEngine, open_engine
+    from tenure.testing.journals import JournalChecker
     from tenure.testing.survival import assert_survives
     from tenure.testing.sync_engine import SyncTestEngine, open_sync_engine
 
 _HOME = {
     "ActivityEnvironment": "tenure.testing.activity",
     "CompletesLater": "tenure.sdk.activity.context",
+    "JournalChecker": "tenure.testing.journals",
     "Progress": "tenure.testing.activity",
     "SyncTestEngine": "tenure.testing.sync_engine",
     "TestEngine": "tenure.testing.engine",
@@ -38,6 +41,7 @@ _HOME = {
 __all__ = [
     "ActivityEnvironment",
     "CompletesLater",
+    "JournalChecker",
     "Progress",
     "SyncTestEngine",
     "TestEngine",

@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from tenure.sdk.sync_client import SyncClient
     from tenure.testing.engine import TestEngine
+    from tenure.testing.journals import JournalChecker
     from tenure.testing.sync_engine import SyncTestEngine
 
 
@@ -54,3 +55,11 @@ def tenure_sync_client(tenure_sync_engine: SyncTestEngine) -> Iterator[SyncClien
     """A client of the server of ``tenure_sync_engine``."""
     with tenure_sync_engine.client() as client:
         yield client
+
+
+@pytest.fixture
+def check_journals(request: pytest.FixtureRequest) -> JournalChecker:
+    """A function that checks exported journals against the workflows of the test's module."""
+    from tenure.testing.journals import JournalChecker  # noqa: PLC0415 (loads the SDK)
+
+    return JournalChecker(request.config.rootpath, request.module)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tenure.cli.client.access_client import AccessClient
 from tenure.cli.client.connection import CALL_SECONDS_MAX, ServerConnection
+from tenure.cli.client.journal_client import JournalClient
 from tenure.cli.client.queue_client import QueueClient
 from tenure.cli.client.rpc_failure import NOT_CONNECTED
 from tenure.cli.client.run_client import RunClient
@@ -33,6 +34,7 @@ class ServerClient(ServerConnection):
         super().__init__(targets, namespace, api_key=api_key, tls=tls, call_seconds=call_seconds)
         self.tasks = TaskClient(self)
         self.runs = RunClient(self)
+        self.journals = JournalClient(self)
         self.workers = WorkerClient(self)
         self.queues = QueueClient(self)
         self.access = AccessClient(self)

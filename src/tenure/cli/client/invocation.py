@@ -132,6 +132,21 @@ def with_server(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def with_bare_server(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name a server and a namespace, for what has an output of its own."""
+
+    @target_option
+    @namespace_option
+    @functools.wraps(function)
+    def command(
+        target: str, namespace: str, api_key: str | None, tls: TLS | None, **arguments: object
+    ) -> None:
+        call = Invocation(target, namespace, "table", api_key=api_key, tls=tls)
+        _run(function, call, arguments)
+
+    return command
+
+
 def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name a server, for what belongs to no namespace."""
 

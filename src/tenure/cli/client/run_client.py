@@ -12,6 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tenure.cli.client.connection import ServerConnection
 from tenure.cli.client.request import RunSelection, StartOptions
+from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.show import run_view
 from tenure.core.limits import PAGE_SIZE_MAX
@@ -115,6 +116,28 @@ class RunClient:
         """Let a paused run go on, and try a parked one; return its status."""
         request = pb.ResumeWorkflowRunRequest(namespace_id=self._namespace, run_id=run_id)
         return self._changed(self._stub.ResumeWorkflowRun, request)
+
+    def resume_parked(self, type_name: str) -> int:
+        """Try all parked runs, page by page; return how many there were."""
+        resumed, token = 0, None
+        while token != "":
+            query = RunSelection(
+                status="PARKED", type=type_name, limit=PAGE_SIZE_MAX, page_token=token or ""
+            )
+            found, token = self.list_runs(query)
+            for each in found:
+                resumed += self._try(each.run_id)
+        return resumed
+
+    def _try(self, run_id: str) -> bool:
+        """Try a parked run; False if it goes on already, or has ended."""
+        try:
+            self.resume_run(run_id)
+        except CliError as error:
+            if error.end not in (ExitCode.CONFLICT, ExitCode.NOT_FOUND):
+                raise
+            return False
+        return True
 
     def terminate_run(self, run_id: str) -> str:
         """End a run without asking its code; return its status."""

@@ -10,6 +10,7 @@ import click
 from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import RunSelection, StartOptions
+from tenure.cli.command import run_check
 from tenure.cli.help import CommandGroup, HelpCommand
 from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
 from tenure.core.run.external_id import PREFIX
@@ -137,6 +138,7 @@ class RunListOptions(parameter.PageOptions):
     queue: str
     type_name: str
     status: str | None
+    is_parked: bool
     labels: tuple[tuple[str, str], ...]
     created_from_ms: int | None
     created_to_ms: int | None
@@ -155,7 +157,7 @@ def runs() -> None:
     "ls",
     short_help="List runs, newest first.",
     epilog=examples(
-        "tenure runs ls --status PARKED",
+        "tenure runs ls --parked",
         "tenure runs ls --type checkout --label shop=7 --created-from 2030-01-31T00:00:00Z",
         "tenure runs ls --all -o jsonl | jq -r .runId",
     ),
@@ -175,6 +177,9 @@ def runs() -> None:
     "--status",
     type=click.Choice(parameter.RUN_STATUSES, case_sensitive=False),
     help="Only runs of this status.",
+)
+@click.option(
+    "--parked", "is_parked", is_flag=True, help="Only runs that are parked: --status PARKED."
 )
 @label_option("Only runs with this label. Repeatable: all have to match.")
 @click.option(
@@ -197,11 +202,15 @@ def list_(call: Invocation, **options: Unpack[RunListOptions]) -> None:
     """List runs, newest first."""
     from tenure.cli.show import listing, run_table
 
+    if options["is_parked"] and options["status"]:
+        raise click.UsageError("Give --status or --parked, not both.")
+    status = "PARKED" if options["is_parked"] else options["status"] or ""
+
     def pages(token: str, limit: int) -> tuple[list[ShownRun], str]:
         query = RunSelection(
             queue=options["queue"],
             type=options["type_name"],
-            status=options["status"] or "",
+            status=status,
             labels=dict(options["labels"]),
             created_from_ms=options["created_from_ms"],
             created_to_ms=options["created_to_ms"],
@@ -300,14 +309,27 @@ def terminate(call: Invocation, *, run_id: str) -> None:
 
 
 @runs.command(
-    short_help="Resume a paused run, and try a parked one.",
-    epilog=examples("tenure runs resume ID"),
+    short_help="Resume a paused run, and try parked ones.",
+    epilog=examples("tenure runs resume ID", "tenure runs resume --parked --type checkout"),
 )
-@_RUN_ID
+@click.argument("run_id", metavar="[ID]", required=False, shell_complete=suggestion.run_ids)
+@click.option("--parked", "is_parked", is_flag=True, help="Try all parked runs.")
+@click.option("--type", "type_name", default="", help="With --parked: only runs of this type.")
 @with_server
-def resume(call: Invocation, *, run_id: str) -> None:
-    """Let a paused run go on, and try a parked one at once."""
-    _show_status(call, run_id, call.client.runs.resume_run(run_id))
+def resume(call: Invocation, *, run_id: str | None, is_parked: bool, type_name: str) -> None:
+    """Let a paused run go on, and try a parked one at once; with --parked, all that are parked."""
+    if (run_id is not None) == is_parked:
+        raise click.UsageError("Give the ID of one run, or --parked for all that are parked.")
+    if run_id is not None:
+        if type_name:
+            raise click.UsageError("--type needs --parked.")
+        _show_status(call, run_id, call.client.runs.resume_run(run_id))
+        return
+    resumed = call.client.runs.resume_parked(type_name)
+    if call.output.is_table:
+        call.output.say(f"{resumed:,} parked run{'s are' if resumed != 1 else ' is'} tried again.")
+    else:
+        call.output.write({"resumed": resumed})
 
 
 @runs.command(
@@ -385,3 +407,8 @@ def signal_(
     call.output.say(f"Run {run_id} has the signal {name}.")
     if not is_new:
         call.output.note("A signal with this id was there already; nothing was added.")
+
+
+runs.add_command(run_check.check)
+runs.add_command(run_check.lint)
+runs.add_command(run_check.export)

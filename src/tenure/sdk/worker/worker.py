@@ -43,6 +43,7 @@ from tenure.sdk.worker.execution.executor import TaskExecutor
 from tenure.sdk.worker.execution.runners import Runners
 from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.sdk.worker.executor_protocol import Executor, Reporter
+from tenure.sdk.workflow.definition import Workflow
 from tenure.sdk.workflow.guard import Guard
 from tenure.sdk.workflow.registry import WorkflowRegistry
 
@@ -122,7 +123,8 @@ class Worker:
             raise TypeError(f"Worker.__init__() got an unexpected keyword argument {name!r}")
         self._workflows = WorkflowRegistry(workflows)
         self._registry = Registry(activities, may_be_empty=bool(self._workflows.types))
-        self._converter = Converter(options.get("codec"))
+        self._codec = options.get("codec")
+        self._converter = Converter(self._codec)
         self._channel = Channel(
             target, api_key=options.get("api_key"), tls=resolve(options.get("tls"))
         )
@@ -239,6 +241,21 @@ class Worker:
     def types(self) -> tuple[str, ...]:
         """The types of tasks that it can run."""
         return self._setup.types
+
+    @property
+    def workflows(self) -> tuple[Workflow[..., Any], ...]:
+        """The workflows that it runs."""
+        return tuple(self._workflows.workflows)
+
+    @property
+    def codec(self) -> Codec | None:
+        """The codec of its payloads, if it has one."""
+        return self._codec
+
+    @property
+    def guard(self) -> Guard:
+        """What happens to a workflow that blocks its thread."""
+        return self._guard
 
     @property
     def worker_id(self) -> str:

@@ -386,6 +386,9 @@ class WorkflowContext:
         # What is recorded has been checked.
         if known is None:
             call.payload = task.input_of(args, kwargs)
+        else:
+            # A check of code compares them with what was sent.
+            step.args, step.kwargs = args, kwargs
         self._run.start_child(call, known)
 
     def _send(
