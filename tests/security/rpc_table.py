@@ -276,6 +276,10 @@ PLAIN_FIELDS: Final = frozenset(
         # What a user calls a run, within one namespace.
         "externalId",
         "externalIdPrefix",
+        "onLive",
+        "onFinished",
+        # A call of one run.
+        "groupKey",
         # What a sender calls its signal, within one run.
         "NewSignal.name",
         "signalId",

@@ -16,6 +16,7 @@ from tenure.engine.read import run as run_read
 from tenure.engine.run.command import Retried, RetryRun
 from tenure.engine.task.command import FinishKind
 from tenure.errors import AlreadyExists, DataDamaged, InvalidArgument, NotFound, WrongState
+from tests.engine.run.children import claim_children, resizer
 from tests.engine.run.runs import (
     cancel,
     continue_as_new,
@@ -28,6 +29,7 @@ from tests.engine.run.runs import (
     start,
     step,
 )
+from tests.engine.run.test_group import end_all, groups, mapped, results
 from tests.engine.world import FATAL, NAMESPACE, OTHER_NAMESPACE, World
 
 
@@ -238,3 +240,23 @@ async def test_bad_input_is_named_and_changes_nothing(
         await retry(world, engine, **{"run_id": run.id, **how})
     assert refusal.value.fields["field"] == field
     assert await world.dump() == before
+
+
+async def test_results_of_a_group_are_kept_with_its_entry(world: World, engine: Engine) -> None:
+    worker, other = await world.worker(engine), await resizer(world, engine)
+    run, _ = await mapped(world, engine, worker, 3)
+    await end_all(engine, other, await claim_children(world, engine, other))
+    failed = step("ship", output=None, error=FATAL)
+    await positions(engine, worker, report(run, failed))
+    await world.finish(engine, worker, run, FinishKind.FAILED, error=FATAL)
+    made = await retry(world, engine, run.id, from_step="last")
+    assert await kinds(engine, made.task_id) == [EntryKind.GROUP]
+    (copied,), (first,) = await groups(engine, made.task_id), await groups(engine, run.id)
+    assert copied.group_id != first.group_id
+    assert (copied.total, copied.spawned, copied.open_count, copied.has_ended) == (3, 3, 0, True)
+    shown = [(each.pos, each.key, each.body) for each in await results(engine, made.task_id)]
+    assert shown == [(each.pos, each.key, each.body) for each in await results(engine, run.id)]
+    assert len(shown) == 3
+    # Without the entry of the group its items are made again.
+    whole = await retry(world, engine, run.id)
+    assert await groups(engine, whole.task_id) == []

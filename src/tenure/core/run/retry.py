@@ -27,6 +27,7 @@ class JournalOutline:
         """Start with an empty journal."""
         self.end = 0
         self._first_of: dict[str, int] = {}
+        self._group_at: dict[str, int] = {}
         self._last_failed: str | None = None
         self._cancel_pos: int | None = None
 
@@ -37,8 +38,14 @@ class JournalOutline:
             self._first_of.setdefault(entry.key, entry.pos)
         if entry.kind in _ENDS and entry.content.error is not None:
             self._last_failed = entry.key
+        if entry.kind is EntryKind.GROUP:
+            self._group_at[entry.key] = entry.pos
         if entry.kind is EntryKind.CANCEL:
             self._cancel_pos = entry.pos
+
+    def groups(self, kept: int) -> tuple[str, ...]:
+        """Return the calls among the first entries whose results are in journals of their own."""
+        return tuple([key for key, pos in self._group_at.items() if pos <= kept])
 
     def kept(self, run: Task, *, from_step: str = "", from_position: int = 0) -> int:
         """Return how many entries a new run keeps: those before what it shall do again."""

@@ -136,9 +136,11 @@ async def plan_retry(
             raise wrong_state(task).to_error()
         assert task.link is not None
         kept = kept_bytes = 0
+        groups: tuple[str, ...] = ()
         if from_step or from_position:
             outline = await _outline(tx, key[1], journal_id)
             kept = outline.kept(task, from_step=from_step, from_position=from_position)
+            groups = outline.groups(kept)
         if kept:
             page = await journal_table.read_page(tx, journal_id, after=kept - 1)
             kept_bytes = page.entries[0].total_bytes
@@ -148,6 +150,7 @@ async def plan_retry(
             new_run_id=new_run_id,
             kept_count=kept,
             kept_bytes=kept_bytes,
+            group_keys=groups,
             external_id=task.link.external_id or "",
         )
 

@@ -100,8 +100,8 @@ class Retried(Enqueued, frozen=True, gc=False):
 class RetryRun(Command[Retried], frozen=True, kw_only=True):
     """Make a new run from a finished one, with the first entries of its journal.
 
-    How many, and its external id, were read before: a finished run does not change. The same new id
-    again gives the same run.
+    How many, the groups among them, and its external id were read before: a finished run does not
+    change. The same new id again gives the same run.
     """
 
     namespace: str
@@ -109,6 +109,7 @@ class RetryRun(Command[Retried], frozen=True, kw_only=True):
     new_run_id: str
     kept_count: int = 0
     kept_bytes: int = 0
+    group_keys: tuple[str, ...] = ()
     external_id: str = ""
 
 

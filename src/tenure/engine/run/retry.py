@@ -12,7 +12,7 @@ from tenure.engine.run import command as c
 from tenure.engine.run import external_id
 from tenure.engine.task.handler import not_found
 from tenure.errors import AlreadyExists
-from tenure.store.table.journal import Copy
+from tenure.store.table.journal_copy import JournalCopy
 
 
 def retry_run(ws: WorkingSet, command: c.RetryRun) -> c.Retried:
@@ -37,9 +37,13 @@ def retry_run(ws: WorkingSet, command: c.RetryRun) -> c.Retried:
         kept=command.kept_count,
     )
     ws.tasks.add(task)
+    key = (task.namespace, task.id)
     end = JournalEnd(journal_id, command.kept_count, command.kept_bytes)
-    copy = Copy(old.link.journal_id, journal_id, command.kept_count, task.id)
-    ws.journals.begin_with((task.namespace, task.id), end, copy)
+    ws.journals.ends[key] = ws.journals.found_ends[key] = end
+    if command.kept_count:
+        groups = tuple([(each, ws.clock.new_id()) for each in command.group_keys])
+        copy = JournalCopy(old.link.journal_id, journal_id, command.kept_count, task.id, groups)
+        ws.rows.journal_copies.add(copy)
     if command.external_id:
         external_id.give(ws, command.namespace, command.external_id, task)
     return c.Retried(task.id, task.state, is_new=True, kept_count=command.kept_count)

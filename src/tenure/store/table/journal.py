@@ -12,7 +12,7 @@ from tenure.core.journal.entry import Entry, EntryKind, JournalPage, day_of
 from tenure.core.journal.numbering import JournalEnd
 from tenure.core.limits import JOURNAL_PAGE_BYTES_MAX, JOURNAL_PAGE_ENTRIES_MAX
 from tenure.core.task.record import TERMINAL, Task
-from tenure.store.failure import Conflict, FenceLost
+from tenure.store.failure import FenceLost
 from tenure.store.table.codec import AnyRow
 from tenure.store.table.row_set import RowSet, Table
 from tenure.store.table.task import TaskKey
@@ -61,15 +61,6 @@ class Carried(msgspec.Struct, frozen=True, gc=False):
     def has(self, pos: int) -> bool:
         """Tell whether the signal at a position goes along."""
         return pos > self.seen or pos in self.keep
-
-
-class Copy(msgspec.Struct, frozen=True, gc=False):
-    """The first entries of a journal that is not changed any more, for the journal of a new run."""
-
-    old_journal_id: str
-    journal_id: str
-    amount: int
-    task_id: str
 
 
 def entry_from(row: AnyRow) -> Entry:
@@ -147,20 +138,6 @@ async def read_carried(tx: Tx, wanted: Mapping[str, Carried]) -> dict[str, list[
     return found
 
 
-async def copy_entries(tx: Tx, copy: Copy) -> None:
-    """Copy entries, some at a time; they become the server's own."""
-    given = (copy.old_journal_id, day_of(copy.old_journal_id), copy.journal_id)
-    count = 0
-    for after in range(0, copy.amount, JOURNAL_PAGE_ENTRIES_MAX):
-        upto = min(after + JOURNAL_PAGE_ENTRIES_MAX, copy.amount)
-        row = (*given, day_of(copy.journal_id), after, upto)
-        count += len(await tx.each("copy_entries", [row]))
-    if count != copy.amount:
-        # Retention was here since it was read.
-        message = f"The journal of run {copy.task_id} has only {count} of {copy.amount} entries."
-        raise Conflict(message)
-
-
 async def insert_entries(tx: Tx, entries: Sequence[tuple[Entry, Holder]]) -> None:
     """Append what holders report; a run that is not theirs any more loses the fence."""
     rows = [inserted(each, holder) for each, holder in entries]
@@ -215,12 +192,11 @@ class JournalRows(RowSet[EntryKey, Entry]):
     what was reported before the places are read. An end is remembered with the row of its run, and
     counts only as long as that copy is used; a stale one meets a position that is taken. ``ends``
     move with what is appended, and ``found_ends`` stay as they were. ``carried`` is what runs take
-    along that begin anew, and ``kept`` what is stored of it. ``copies`` are made when it is saved.
+    along that begin anew, and ``kept`` what is stored of it.
     """
 
     __slots__ = (
         "carried",
-        "copies",
         "ends",
         "found_ends",
         "holders",
@@ -239,7 +215,6 @@ class JournalRows(RowSet[EntryKey, Entry]):
         super().__init__()
         self.of_runs: set[TaskKey] = set()
         self.reports: list[StepRef] = []
-        self.copies: list[Copy] = []
         self.carried: dict[TaskKey, Carried] = {}
         self.kept: dict[TaskKey, list[Entry]] = {}
         self.remembered: Mapping[TaskKey, JournalEnd] = {}
@@ -323,12 +298,6 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 places[entry.no] = Place(entry.no, entry.pos, entry.at_ms)
         self.ends[key] = end
 
-    def begin_with(self, key: TaskKey, end: JournalEnd, copy: Copy) -> None:
-        """Let the journal of a new run begin with entries of another one."""
-        self.ends[key] = self.found_ends[key] = end
-        if copy.amount:
-            self.copies.append(copy)
-
     def renew(self, key: TaskKey, journal_id: str) -> None:
         """Begin the next journal of a run; what we appended to the one before goes with it.
 
@@ -370,8 +339,6 @@ class JournalRows(RowSet[EntryKey, Entry]):
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Append what the server writes itself, to runs whose rows are locked or written by now."""
         del rows
-        for copy in self.copies:
-            await copy_entries(tx, copy)
         if not self.new:
             return
         own = [
