@@ -41,10 +41,10 @@ class Child(msgspec.Struct, eq=False):
 class Group(msgspec.Struct, eq=False):
     """The items of one call."""
 
-    index: int
-    total: int
-    fails_fast: bool
-    type: str
+    index: int = 0
+    total: int = 0
+    fails_fast: bool = False
+    type: str = ""
     items: set[int] = msgspec.field(default_factory=set)
     ends: dict[int, Entry] = msgspec.field(default_factory=dict)
     states: list[int] = msgspec.field(default_factory=list)
@@ -67,9 +67,11 @@ class Children:
         self.is_slow = False
         self.refusal: str = ""
 
-    def take_over(self, groups: dict[str, Group]) -> None:
+    def take_over(self, results: dict[str, list[Entry]]) -> None:
         """Have the results of groups that have ended."""
-        self.groups = {key: group for key, group in groups.items() if group.has_ended}
+        for key, entries in results.items():
+            ends = {entry.pos - 1: entry for entry in entries}
+            self.groups[key] = Group(total=len(ends), ends=ends, has_ended=True)
 
     def open_calls(self, after: str = "") -> list[OpenCall]:
         """Return what has not ended: all groups, and children behind an id."""

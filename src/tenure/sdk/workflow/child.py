@@ -18,7 +18,8 @@ from tenure.sdk.activity.signature import Signature
 from tenure.sdk.failure import RemoteError, TaskCancelled, TaskFailed, TaskTimedOut
 from tenure.sdk.payload import Converter, Payload, PayloadError, UserValue
 from tenure.sdk.workflow.definition import Workflow, WorkflowOptions
-from tenure.sdk.workflow.journal import Entry, Kind, OpenCall
+from tenure.sdk.workflow.ending import Wait
+from tenure.sdk.workflow.journal import Entry, OpenCall
 from tenure.sdk.workflow.results import Results
 from tenure.sdk.workflow.signal import Signal
 from tenure.sdk.workflow.step import Step
@@ -163,7 +164,6 @@ def checked_id(own: object) -> str:
 class ChildCall:
     """A call that ends elsewhere: ``sent`` of ``total`` children are on their way."""
 
-    kind = Kind.CHILD
     total = 1
 
     def __init__(self, run: Run, step: Step[Any], task: ChildTask) -> None:
@@ -201,9 +201,9 @@ class ChildCall:
         return not self.is_stored and not self.step.done()
 
     @property
-    def detail(self) -> str:
+    def wait(self) -> Wait:
         """What is shown of it while a run waits for it."""
-        return self.id_of(0)
+        return Wait("child", self.key, self.id_of(0))
 
     def id_of(self, item: int) -> str:
         """Return the id of a child."""
@@ -268,8 +268,6 @@ class SingleCall(ChildCall):
 class GroupCall(ChildCall):
     """The call of a map: one for many items."""
 
-    kind = Kind.GROUP
-
     def __init__(self, run: Run, step: Step[Any], task: ChildTask, items: Sequence[Any]) -> None:
         """Stand behind the future of a map."""
         super().__init__(run, step, task)
@@ -280,9 +278,9 @@ class GroupCall(ChildCall):
         self._first = 0
 
     @property
-    def detail(self) -> str:
+    def wait(self) -> Wait:
         """What is shown of it while a run waits for it."""
-        return f"{self.total} items"
+        return Wait("group", self.key, f"{self.total} items")
 
     def check_items(self, first: int) -> None:
         """Encode the items from ``first`` on; raise ``TypeError`` for one that does not fit."""

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
+from itertools import islice
 from typing import Any, Final
 
 from tenure.sdk.payload import Converter, Payload, PayloadError, UserValue
@@ -156,9 +157,7 @@ class Run:
 
     def children_answered(self, number: int, error: ErrorDetail | None) -> None:
         """Hear that children were stored or asked to end, or why nothing of that was done."""
-        if self._is_ended:
-            return
-        refusal = self.children.answered(number, error)
+        refusal = None if self._is_ended else self.children.answered(number, error)
         if refusal is not None:
             self._end(Refused(refusal.code, refusal.message))
         self.wake()
@@ -559,7 +558,7 @@ class Run:
     def _yielded(self) -> Yielded:
         awaited = self.children.awaited
         waits = [
-            *(Wait(call.kind.name.lower(), call.key, call.detail) for call in awaited),
+            *(each.wait for each in islice(awaited, _WAITS_MAX)),
             *self.timers.waits(),
             *self.local.waits(),
             *(Wait("signal", name) for name in self.signals.awaited),
@@ -576,7 +575,7 @@ class Run:
             patience_n=max(1, len(awaited) // 4) if is_long else 1,
             patience_ms=end if is_long else 0,
             waits=tuple(waits[:_WAITS_MAX]),
-            wait_count=len(waits),
+            wait_count=len(waits) + max(0, len(awaited) - _WAITS_MAX),
         )
 
     def _record(self, entry: Entry) -> None:
