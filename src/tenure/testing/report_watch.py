@@ -110,15 +110,7 @@ class ReportWatch:
 
     def _reports_of(self, item: StepReport | SpawnReport | ChildCancel) -> _Reports:
         if isinstance(item, SpawnReport):
-            first = item.children[0].item
-            for each in item.children:
-                name = f"an item of {item.group_key}" if item.group_key else each.key
-                name += in_generation(self._generation)
-                self._children[each.new.id] = name
-                if not item.group_key:
-                    yield f"the start of {name}", ""
-            if item.group_key:
-                yield f"the start of {item.group_key} from item {first} on", ""
+            yield from self._starts(item)
         elif isinstance(item, ChildCancel):
             names = [self._children.get(each, each) for each in item.child_ids] or [item.group_key]
             yield f"the cancel of {', '.join(names)}", ""
@@ -127,6 +119,17 @@ class ReportWatch:
                 kind = entry.kind.name.lower()
                 key = f"{entry.key}{in_generation(self._generation)}"
                 yield f"{kind} {key}", key if kind == "step" else ""
+
+    def _starts(self, item: SpawnReport) -> _Reports:
+        behind = in_generation(self._generation)
+        for each in item.children:
+            name = f"an item of {item.group_key}" if item.group_key else each.key
+            self._children[each.new.id] = name + behind
+            if not item.group_key:
+                yield f"the start of {name}{behind}", ""
+        if item.group_key:
+            first = item.children[0].item
+            yield f"the start of {item.group_key}{behind} from item {first} on", ""
 
     def _is_done(self, reports: dict[str, str], *, is_here: bool) -> None:
         if not self.is_hit:
