@@ -4,7 +4,8 @@ Every candidate keeps as many workflows going as it does best: ours 500; the oth
 more. One producer, one worker process; timed from the first start to the last result, so that
 starting and ending count. A step is recorded before the next one begins. Of ours also: 200 at a
 time, a lone workflow step by step, the write-ahead log per step, and a re-run of a journal with
-5,000 entries. The environments of the others are made by ``make bench-peers``.
+5,000 entries. Those that can do it are also measured with steps that go to a queue, one after the
+other and many at once. The environments of the others are made by ``make bench-peers``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ STEPS = 10
 LONE_STEPS = 500
 WARM_UP_RUNS = 50
 START_SECONDS_MAX = 30
+# A workflow maps over so many items, and so many workflows do it at a time.
+ITEMS = 1_000
+MAPS = 2
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ async def run(context: Context) -> dict[str, float]:
     for _ in range(bounds.rounds):
         for candidate in _present(context):
             _keep_best(numbers, _name(candidate), await _measure(context, candidate, bounds))
+            if candidate.has_queued_steps:
+                _keep_each(numbers, _name(candidate), await _queued(context, candidate, bounds))
     for candidate in (each for each in STEP_CANDIDATES if each.is_ours):
         numbers |= await _lone(context, candidate)
     numbers["rerun_5000_ms"] = rerun_ms(entries=5_000)
@@ -72,6 +78,11 @@ def _name(candidate: Candidate) -> str:
 def _keep_best(numbers: dict[str, float], name: str, measured: dict[str, float]) -> None:
     if measured and measured["per_s"] > numbers.get(f"{name}.per_s", 0):
         numbers |= {f"{name}.{what}": value for what, value in measured.items()}
+
+
+def _keep_each(numbers: dict[str, float], name: str, measured: dict[str, float]) -> None:
+    for what, value in measured.items():
+        numbers[f"{name}.{what}"] = max(value, numbers.get(f"{name}.{what}", 0))
 
 
 async def _measure(context: Context, candidate: Candidate, bounds: Bounds) -> dict[str, float]:
@@ -101,6 +112,37 @@ async def _flow(
         if candidate.is_ours and candidate.store == "postgres":
             found["wal_bytes"] = (await _wal(stage) - began_wal) / steps
         return found
+
+
+async def _queued(context: Context, candidate: Candidate, bounds: Bounds) -> dict[str, float]:
+    """Measure steps that go to a queue; one that fails is left out, and the reason printed."""
+    environment = {"PEER_STEPS": str(STEPS), "PEER_ITEMS": str(ITEMS)}
+    found = {}
+    for what, kind, width, size in (
+        ("queued_per_s", "queued", candidate.workflow_count, STEPS),
+        ("map_items_per_s", "map", MAPS, ITEMS),
+    ):
+        try:
+            async with open_stage(context, candidate, **environment) as stage:
+                await stage.start_worker()
+                await _run_some(stage, kind, count=2, width=2, seconds=bounds.seconds)
+                done, elapsed = await _run_some(
+                    stage, kind, count=1_000_000, width=width, seconds=bounds.seconds
+                )
+        except CandidateError as error:
+            print(f"{candidate.name} failed: {error}")
+        else:
+            found[what] = done * size / elapsed
+    return found
+
+
+async def _run_some(
+    stage: Stage, kind: str, *, count: int, width: int, seconds: float
+) -> tuple[int, float]:
+    done, elapsed = await stage.call(
+        "run_workflows", count=count, width=width, seconds=seconds, kind=kind
+    )
+    return done, elapsed
 
 
 async def _warm_up(stage: Stage) -> None:

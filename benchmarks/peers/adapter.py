@@ -24,6 +24,8 @@ PORT = int(os.environ.get("PEER_PORT", "0"))
 IS_SHORT_RECOVERY = "PEER_SHORT_RECOVERY" in os.environ
 # How many steps a workflow has.
 STEPS = int(os.environ.get("PEER_STEPS", "10"))
+# How many items a workflow maps over.
+ITEMS = int(os.environ.get("PEER_ITEMS", "1000"))
 PYTHON = sys.executable
 PROGRAMS = Path(sys.executable).parent
 QUEUE = "bench"
@@ -74,6 +76,14 @@ class Adapter:
 
     async def run_workflow(self, number: int) -> None:
         """Start a workflow whose steps are no-ops, one after the other; wait for its result."""
+        raise NotImplementedError
+
+    async def run_queued(self, number: int) -> None:
+        """Do the same with steps that any worker may run, each enqueued by the workflow."""
+        raise NotImplementedError
+
+    async def run_map(self, number: int) -> None:
+        """Start a workflow that maps a no-op over many items at once; wait for its result."""
         raise NotImplementedError
 
     def close(self) -> None:

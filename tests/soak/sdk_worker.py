@@ -19,6 +19,9 @@ if __name__ == "__main__":
     parser.add_argument("--mode", choices=("session", "poll"), default="session")
     parser.add_argument("--slots", type=int, default=10)
     parser.add_argument("--activities", metavar="MODULE", default="tests.soak.sdk_activity")
+    parser.add_argument("--workflows", metavar="MODULE", default="tests.soak.sdk_workflow")
+    parser.add_argument("--no-activities", action="store_true", help="have none, of any module")
+    parser.add_argument("--no-workflows", action="store_true")
     parser.add_argument("--processes", type=int)
     parser.add_argument("--queue", default="default", help="several with commas between them")
     parser.add_argument("--warm-runs", type=int, default=1_000)
@@ -34,10 +37,12 @@ if __name__ == "__main__":
     if said.die_at:
         point, _, number = said.die_at.partition(":")
         sdk_workflow.die_at(point, int(number))
+    activities = importlib.import_module(said.activities).ACTIVITIES
+    workflows = importlib.import_module(said.workflows).WORKFLOWS
     worker = Worker(
         said.target,
-        activities=importlib.import_module(said.activities).ACTIVITIES,
-        workflows=sdk_workflow.WORKFLOWS,
+        activities=[] if said.no_activities else activities,
+        workflows=[] if said.no_workflows else workflows,
         warm_runs=said.warm_runs,
         max_concurrent=said.slots,
         max_processes=said.processes,

@@ -42,6 +42,23 @@ def steps(number: int) -> int:
     return number
 
 
+@DBOS.workflow(name="queued")
+def queued(number: int) -> int:
+    for _ in range(adapter.STEPS):
+        DBOS.enqueue_workflow(adapter.QUEUE, noop, number).get_result()
+    return number
+
+
+@DBOS.workflow(name="mapped")
+def mapped(number: int) -> int:
+    first = number * adapter.ITEMS
+    handles = [
+        DBOS.enqueue_workflow(adapter.QUEUE, noop, item)
+        for item in range(first, first + adapter.ITEMS)
+    ]
+    return len([handle.get_result() for handle in handles])
+
+
 def launch() -> None:
     """Start DBOS in this process."""
     DBOS(
@@ -93,6 +110,12 @@ class Adapter(adapter.Adapter):
 
     async def run_workflow(self, number: int) -> None:
         await self.in_thread(lambda: self._enqueue("steps", number).get_result())
+
+    async def run_queued(self, number: int) -> None:
+        await self.in_thread(lambda: self._enqueue("queued", number).get_result())
+
+    async def run_map(self, number: int) -> None:
+        await self.in_thread(lambda: self._enqueue("mapped", number).get_result())
 
     def _enqueue(self, name: str, number: int) -> object:
         options = {"workflow_name": name, "queue_name": adapter.QUEUE, "app_version": "1"}

@@ -54,6 +54,18 @@ class Steps:
         return number
 
 
+@workflow.defn(sandboxed=False)
+class Mapped:
+    @workflow.run
+    async def run(self, number: int) -> int:
+        first = number * adapter.ITEMS
+        calls = [
+            workflow.execute_activity(noop, item, start_to_close_timeout=LIMIT)
+            for item in range(first, first + adapter.ITEMS)
+        ]
+        return len(await asyncio.gather(*calls))
+
+
 class Adapter(adapter.Adapter):
     chunk = 100
     server_is_unprivileged = True
@@ -103,6 +115,15 @@ class Adapter(adapter.Adapter):
             Steps.run, number, id=f"steps-{number}", task_queue=adapter.QUEUE
         )
 
+    async def run_queued(self, number: int) -> None:
+        # Its activities are queued.
+        await self.run_workflow(number)
+
+    async def run_map(self, number: int) -> None:
+        await self._client.execute_workflow(
+            Mapped.run, number, id=f"mapped-{number}", task_queue=adapter.QUEUE
+        )
+
     def close(self) -> None:
         shutil.rmtree(self._data, ignore_errors=True)
 
@@ -129,7 +150,9 @@ async def _connect() -> Client:
 async def main() -> None:
     """Work until ended."""
     client = await _connect()
-    worker = Worker(client, task_queue=adapter.QUEUE, activities=[noop, hold], workflows=[Steps])
+    worker = Worker(
+        client, task_queue=adapter.QUEUE, activities=[noop, hold], workflows=[Steps, Mapped]
+    )
     await worker.run()
 
 

@@ -41,6 +41,20 @@ async def steps(ctx: WorkflowContext, number: int) -> int:
     return number
 
 
+@workflow
+async def queued(ctx: WorkflowContext, number: int) -> int:
+    for _ in range(adapter.STEPS):
+        await ctx.execute(noop, number)
+    return number
+
+
+@workflow
+async def mapped(ctx: WorkflowContext, number: int) -> int:
+    first = number * adapter.ITEMS
+    results = await ctx.map(noop, range(first, first + adapter.ITEMS))
+    return results.total
+
+
 class Adapter(adapter.Adapter):
     def server_command(self) -> list[str]:
         return [
@@ -75,13 +89,23 @@ class Adapter(adapter.Adapter):
         await self._client.enqueue(hold, number)
 
     async def run_workflow(self, number: int) -> None:
-        run = await self._client.start(steps, number)
-        await run.result()
+        await (await self._client.start(steps, number)).result()
+
+    async def run_queued(self, number: int) -> None:
+        await (await self._client.start(queued, number)).result()
+
+    async def run_map(self, number: int) -> None:
+        await (await self._client.start(mapped, number)).result()
 
 
 async def main() -> None:
     """Work until ended."""
-    worker = Worker(TARGET, activities=[noop, hold], workflows=[steps], max_concurrent=CONCURRENCY)
+    worker = Worker(
+        TARGET,
+        activities=[noop, hold],
+        workflows=[steps, queued, mapped],
+        max_concurrent=CONCURRENCY,
+    )
     await worker.run()
 
 

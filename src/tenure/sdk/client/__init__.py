@@ -14,7 +14,7 @@ from tenure.sdk.client.completion import Completion
 from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.result_wait import OnProgress
 from tenure.sdk.client.run_handle import RunHandle
-from tenure.sdk.client.run_view import RunDescription, RunWait
+from tenure.sdk.client.run_view import RunDescription, RunGroup, RunWait
 from tenure.sdk.client.view import (
     AttemptInfo,
     ExplainedReason,
@@ -35,6 +35,7 @@ __all__ = [
     "HeartbeatDetails",
     "OnProgress",
     "RunDescription",
+    "RunGroup",
     "RunHandle",
     "RunWait",
     "TaskInfo",

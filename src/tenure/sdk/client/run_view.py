@@ -33,6 +33,17 @@ class RunWait(msgspec.Struct, frozen=True):
     since: datetime | None = None
 
 
+class RunGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The items of a ``ctx.map`` that has not ended: so many in all, stored, open, and failed."""
+
+    key: str
+    type: str
+    total: int
+    spawned: int
+    open_count: int
+    failed: int
+
+
 class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run stands. Instants are the server's; None means not yet.
 
@@ -69,6 +80,8 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
     park_error: RemoteError | None = None
     park_count: int = 0
     progress: TaskProgress = TaskProgress()
+    groups: tuple[RunGroup, ...] = ()
+    open_child_count: int | None = None
     entry_count: int | None = None
     journal_bytes: int | None = None
     created_at: datetime | None = None
@@ -112,6 +125,8 @@ def run_description(run: pb.WorkflowRun, converter: Converter) -> RunDescription
         park_error=RemoteError(run.park_error, converter) if run.HasField("park_error") else None,
         park_count=run.park_count,
         progress=TaskProgress(percent, run.progress_message),
+        groups=tuple(_group(each) for each in run.groups),
+        open_child_count=run.open_child_count if run.HasField("open_child_count") else None,
         entry_count=run.entry_count if run.HasField("entry_count") else None,
         journal_bytes=run.journal_bytes if run.HasField("journal_bytes") else None,
         created_at=_instant(run, "created_at"),
@@ -122,6 +137,17 @@ def run_description(run: pb.WorkflowRun, converter: Converter) -> RunDescription
         cancel_requested_at=_instant(run, "cancel_requested_at"),
         is_pause_requested=run.is_pause_requested,
         damaged=tuple(run.damaged),
+    )
+
+
+def _group(group: task_pb2.OpenGroup) -> RunGroup:
+    return RunGroup(
+        key=group.key,
+        type=group.type,
+        total=group.total,
+        spawned=group.spawned,
+        open_count=group.open_count,
+        failed=group.failed,
     )
 
 
