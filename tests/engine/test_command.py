@@ -72,6 +72,7 @@ def test_only_the_engine_itself_makes_commands_that_are_not_checked() -> None:
     unchecked = CommandSpec(ClaimTasks).check
     assert {each.kind.__name__ for each in ALL_SPECS if each.check is unchecked} == {
         "SignalCancels",
+        "CloseChildren",
         "ReturnUndelivered",
         "ProcessDue",
         "SpareWorkers",
@@ -87,7 +88,8 @@ def test_what_is_new_work_and_what_is_awaited() -> None:
         return {each.kind.__name__ for each in ALL_SPECS if getattr(each, flag)}
 
     assert names("is_new_work") == {"EnqueueTasks", "StartRun", "ClaimTasks", "RegisterWorker"}
-    assert names("is_awaited") == {"EnqueueTasks", "FinishTasks", "StartRun", "RecordSteps"}
+    awaited = {"EnqueueTasks", "FinishTasks", "StartRun", "RecordSteps", "SpawnTasks"}
+    assert names("is_awaited") == awaited
     reports = {"ConfirmTasks", "HeartbeatTasks", "FinishTasks", "RecordSteps"}
     assert names("can_be_single") == {"EnqueueTasks"} | reports
 

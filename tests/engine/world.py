@@ -76,6 +76,8 @@ TABLES: Final = [
     "history",
     "attempts",
     "journal",
+    "groups",
+    "closings",
     "idempotency_keys",
     "workers",
     "leases",

@@ -25,6 +25,8 @@ _TABLES = (
     "history",
     "attempts",
     "journal",
+    "groups",
+    "closings",
     "idempotency_keys",
     "workers",
     "leases",

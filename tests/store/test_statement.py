@@ -29,14 +29,17 @@ PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in
 # What a parameter is made of, by its name; every other one is a text.
 INTEGERS: Final = re.compile(
     r"_ms$|_count$|_checksum$|_max$|_min$|^(completed|failed|line|priority|attempt|version|worker_version|session_no|slots|pid|number"
-    r"|token|amount|day|before_day|timeline|pos|after_pos|no|first_no|kind|total_bytes)$"
+    r"|token|amount|day|before_day|timeline|pos|after_pos|no|first_no|kind|total_bytes"
+    r"|call_index|total|spawned)$"
 )
 IDS: Final = re.compile(
-    r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id|parent_id|(old_)?journal_id)$"
+    r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id|parent_id|(old_)?journal_id"
+    r"|group_id|run_id|owner_id)$"
 )
 BLOBS: Final = frozenset(
     {"spec", "progress", "input", "output", "error", "digest", "value", "body", "origin"}
 )
+FLAGS: Final = frozenset({"release_pending", "fails_fast", "has_ended"})
 DIGEST: Final = bytes(32)
 TEXTS: Final = {
     "state": "running",
@@ -59,6 +62,9 @@ SHARED: Final = {
     "beat_leases": 1,
     "send_notification": 1,
     "read_entries": 2,
+    "count_children": 1,
+    "find_children": 1,
+    "read_children": 1,
 }
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})
@@ -80,7 +86,7 @@ def dummy(name: str, parameter: str) -> object:
     if parameter in TEXTS:
         is_finished = parameter == "state" and name in {"insert_history", "finish_tasks"}
         return "succeeded" if is_finished else TEXTS[parameter]
-    if parameter.startswith("is_") or parameter == "release_pending":
+    if parameter.startswith("is_") or parameter in FLAGS:
         return False
     if INTEGERS.search(parameter):
         return 0 if parameter == "line" else 1

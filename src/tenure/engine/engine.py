@@ -22,6 +22,7 @@ from tenure.engine.batch import run as batch
 from tenure.engine.batch.damage_log import note_damage
 from tenure.engine.batch.memory import BatchMemory
 from tenure.engine.batch.runner import BatchRunner, Pause, WorkEntry
+from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.dispatch import Dispatch
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
@@ -37,6 +38,7 @@ from tenure.engine.replica.session_news import SessionNews
 from tenure.engine.run.command import RecordSteps
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
+from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.key_use import write_last
 from tenure.engine.settings import Settings
 from tenure.engine.store_outage import StoreOutage
@@ -80,7 +82,7 @@ class Engine:
         self.meter: Meter = NULL_METER
         self.alarm = Alarm()
         self.grace_alarm = Alarm()
-        self.alarms = {"due_tasks": self.alarm, "lease_judgement": self.grace_alarm}
+        self.alarms = _by_service(self.alarm, self.grace_alarm)
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()
         self._pause = pause
@@ -405,12 +407,18 @@ class Engine:
             for effect in committed.ws.effects:
                 self._dispatch.perform(effect)
             self._run_news.tell(committed.ws)
-        if committed.ws.leases.suspected:
-            in_ms = self.settings.suspect_grace_ms + GRACE_MARGIN_MS
-            self.grace_alarm.set(in_ms, self.clock.monotonic_ms())
+        self._wake_services(committed.ws)
         if self.events.is_wanted:
             self.events.committed(committed.ws)
         self.meter.committed(committed)
+
+    def _wake_services(self, ws: WorkingSet) -> None:
+        """Set the alarms of services for what a batch leaves to them."""
+        if ws.leases.suspected:
+            in_ms = self.settings.suspect_grace_ms + GRACE_MARGIN_MS
+            self.grace_alarm.set(in_ms, self.clock.monotonic_ms())
+        if ws.closings.opened_count:
+            self.alarms[ChildClosing.name].set(0, self.clock.monotonic_ms())
 
     def _remember(self, committed: batch.Committed) -> None:
         """Keep copies of written rows, and set the alarm for the earliest timer."""
@@ -438,6 +446,11 @@ class Engine:
     async def _slow(self, point: str) -> None:
         if self._pause is not None:
             await self._pause(point)
+
+
+def _by_service(due: Alarm, grace: Alarm) -> dict[str, Alarm]:
+    """Return the alarms by the names of the services that they wake."""
+    return {"due_tasks": due, "lease_judgement": grace, ChildClosing.name: Alarm()}
 
 
 def _answer_steps(entries: Sequence[WorkEntry], answers: Sequence[object]) -> None:

@@ -16,6 +16,15 @@ class Conflict(StoreError):
     """A deadlock, a serialization failure or a busy database: run the same body again."""
 
 
+class RowsBusy(Conflict):
+    """Rows that a body came to need late are locked: run it again, with them from the start."""
+
+    def __init__(self, keys: frozenset[tuple[str, str]]) -> None:
+        """Keep the (namespace, id) of the rows."""
+        super().__init__(f"{len(keys)} rows are locked by another transaction")
+        self.keys = keys
+
+
 class Blocked(Conflict):
     """A row was locked for too long: run the commands that do not need this row separately."""
 

@@ -144,4 +144,4 @@ def test_an_output_of_the_usual_kind_takes_few_bytes() -> None:
     body = EntryBody(output=b"1", attempts=1, started_at_ms=T0 - 20, site="orders.py:40")
     stored = encode_body(body, T0)
     assert stored is not None
-    assert len(stored) == 27
+    assert len(stored) == 29

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.run.record import Yield
+from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
+from tenure.engine.run.child_command import CancelChildren, ChildCancel, CloseChildren, SpawnTasks
 from tenure.engine.run.command import (
     CancelRun,
     NewSignal,
@@ -19,6 +21,16 @@ from tenure.engine.run.command import (
 )
 from tenure.engine.task.command import FinishKind, FinishTasks, ProcessDue
 from tenure.errors import TaskAlreadyTerminal, TenureError, WrongState
+from tests.engine.run.children import (
+    claim_children,
+    items,
+    new_child,
+    new_run,
+    resizer,
+    spawn,
+    spawn_children,
+    spawn_report,
+)
 from tests.engine.run.runs import (
     AGAIN_SPEC,
     RUN_SPEC,
@@ -107,6 +119,63 @@ def _finish(kind: FinishKind, **fields: Any) -> Prepare:
     return prepare
 
 
+async def _parent(world: World, engine: Engine) -> tuple[str, Task]:
+    """Return a worker and the run that it holds, with a child of each kind and a group."""
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    children = (new_child(world, "a"), new_run(world, "b"))
+    new = items(world, 0, 2)
+    group = spawn_report(run, *new, group_key="map:resize", group_total=3)
+    assert await spawn(engine, worker, spawn_report(run, *children), group) == (None, None)
+    return worker, run
+
+
+async def _spawn(world: World, engine: Engine) -> Any:
+    worker, run = await _parent(world, engine)
+    children = (new_child(world, "c"), new_run(world, "d"))
+    last = items(world, 2, 3)
+    group = spawn_report(run, *last, group_key="map:resize", group_total=3)
+    return SpawnTasks(
+        namespace=NAMESPACE, worker_id=worker, items=(spawn_report(run, *children), group)
+    )
+
+
+async def _cancel_children(world: World, engine: Engine) -> Any:
+    worker, run = await _parent(world, engine)
+    (child_id,) = await spawn_children(engine, worker, run, new_child(world, "c"))
+    fields: dict[str, Any] = {"task_id": run.id, "attempt": run.attempt, "number": 2}
+    cancels = (
+        ChildCancel(child_ids=(child_id,), **fields),
+        ChildCancel(group_key="map:resize", **fields),
+    )
+    return CancelChildren(namespace=NAMESPACE, worker_id=worker, items=cancels)
+
+
+async def _close(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    await spawn_children(engine, worker, run, new_child(world, "a"), new_run(world, "b"))
+    await world.finish(engine, worker, run)
+    return CloseChildren(amount=10)
+
+
+async def _end_parent(world: World, engine: Engine) -> Any:
+    worker, run = await _parent(world, engine)
+    return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish(run),))
+
+
+def _end_children(kind: FinishKind) -> Prepare:
+    async def prepare(world: World, engine: Engine) -> Any:
+        worker, run = await _parent(world, engine)
+        await give_up_slot(world, engine, worker, run)
+        other = await resizer(world, engine)
+        tasks = await claim_children(world, engine, other)
+        done = tuple([finish(task, kind) for task in tasks])
+        return FinishTasks(namespace=NAMESPACE, worker_id=other, items=done)
+
+    return prepare
+
+
 OF_RUNS: Final = {FinishKind.YIELDED, FinishKind.PARKED}
 RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "StartRun": (_start, None),
@@ -122,5 +191,11 @@ RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "FinishTasks yielded early": (_finish(FinishKind.YIELDED, wish=Yield(seen=0)), None),
     "FinishTasks parked": (_finish(FinishKind.PARKED, error=FATAL), None),
     "FinishTasks of a run that begins anew": (_finish(FinishKind.FAILED), None),
+    "SpawnTasks": (_spawn, None),
+    "CancelChildren": (_cancel_children, None),
+    "CloseChildren": (_close, None),
+    "FinishTasks of a run with children": (_end_parent, None),
+    "FinishTasks of children": (_end_children(FinishKind.SUCCEEDED), None),
+    "FinishTasks of children that fail": (_end_children(FinishKind.FAILED), None),
 }
 """With the refusal that a repetition may get when the first one was committed."""

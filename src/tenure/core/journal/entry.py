@@ -158,12 +158,44 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return replace(body, started_at_ms=self.at_ms - body.begun_before_ms, begun_before_ms=0)
 
 
+class OpenChild(msgspec.Struct, frozen=True, gc=False):
+    """A live child of a run, as its holder needs it to find the call that made it."""
+
+    task_id: str
+    key: str
+    index: int
+    type: str
+    is_run: bool
+
+
+class OpenGroup(msgspec.Struct, frozen=True, gc=False):
+    """A group of a run that has not ended; items 0 to ``spawned`` - 1 are stored."""
+
+    group_id: str
+    key: str
+    index: int
+    type: str
+    total: int
+    spawned: int
+    open_count: int
+    failed: int
+
+
 class JournalPage(msgspec.Struct, frozen=True, gc=False):
-    """Entries of a journal in their order, all that follow ``after``; it goes on up to ``end``."""
+    """Entries of a journal in their order, all that follow ``after``; it goes on up to ``end``.
+
+    With the start of a journal come the ``open`` children and ``groups`` of its run; if there are
+    more children, ``open_next`` is behind which id. A page of the results of a group has its
+    ``group_key``: positions are items + 1, and ``end`` is their number.
+    """
 
     after: int
     entries: tuple[Entry, ...]
     end: int
+    open: tuple[OpenChild, ...] = ()
+    open_next: str = ""
+    groups: tuple[OpenGroup, ...] = ()
+    group_key: str = ""
 
 
 def encode_body(body: EntryBody, at_ms: int) -> bytes | None:

@@ -86,8 +86,13 @@ class RunLink(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def place(self) -> Origin:
-        """Return what the task knows of its place in runs."""
-        return NO_ORIGIN if self.origin is None else _decode_origin(self.origin)
+        """Return what the task knows of its place in runs; a damaged one tells nothing."""
+        if self.origin is None:
+            return NO_ORIGIN
+        try:
+            return _decode_origin(self.origin)
+        except ValueError:
+            return NO_ORIGIN
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -1,4 +1,4 @@
-"""A batch of commands as one transaction: load, decide, hand out, save.
+"""A batch of commands as one transaction: load, decide, follow up, hand out, save.
 
 Claims run after all other commands, so that they see what the batch enqueued or put back, and
 before the save, so that a task that is enqueued and handed out at once is written once.
@@ -16,6 +16,7 @@ from tenure.core.task import enqueue_window
 from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
 from tenure.core.task.record import Task
 from tenure.core.worker.receiver import Receiver
+from tenure.engine.batch.follow_up import follow_up
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.hand_out import ClaimResult, hand_out
 from tenure.engine.claim.plan import ClaimPlan
@@ -52,6 +53,8 @@ class Context(msgspec.Struct, frozen=True):
     receivers: Sequence[Receiver] = ()
     # Where journals end, as far as it is remembered with the rows of their runs.
     journal_ends: Mapping[TaskKey, JournalEnd] = {}
+    # Parents that an earlier run of the batch came to need, and could not lock then.
+    parents: frozenset[TaskKey] = frozenset()
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -82,7 +85,12 @@ async def run(tx: Tx, commands: list[AnyCommand], context: Context) -> Committed
         ws, answers = _decide(loaded.rows, commands, context)
     if ws.refused_workers:
         await name_ended_workers(tx, ws, commands, answers)
+    if ws.ended_children:
+        await follow_up(tx, ws)
     claims = await hand_out(tx, ws, context.plan)
+    if ws.ended_children:
+        # Damaged ones, which nobody may get.
+        await follow_up(tx, ws)
     await ws.rows.save(tx)
     await _check_births(tx, loaded, context.clock)
     ahead_ms = ws.now_ms - loaded.at_mono_ms
@@ -124,6 +132,7 @@ async def _load_all(
     """Load once more after ``first``, without rows that can be loaded only once."""
     rows.namespaces.know(context.known_namespaces, context.disabled)
     rows.tasks.cache = cache
+    rows.tasks.parents |= context.parents
     rows.journals.remembered = context.journal_ends
     rows.leases.began_at_mono_ms = context.clock.monotonic_ms()
     rows.receivers.wanted = context.plan.receivers

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import structlog
+from msgspec.structs import replace
 
 from tenure.engine.batch import run as batch
 from tenure.engine.batch import split
@@ -17,7 +18,17 @@ from tenure.engine.command import AnyCommand
 from tenure.engine.lane import Entry
 from tenure.engine.task.command import ClaimTasks
 from tenure.errors import InvalidArgument
-from tenure.store.failure import Blocked, Conflict, FenceLost, KeyTaken, Lost, Refused, RuleBroken
+from tenure.store.failure import (
+    Blocked,
+    Conflict,
+    FenceLost,
+    KeyTaken,
+    Lost,
+    Refused,
+    RowsBusy,
+    RuleBroken,
+)
+from tenure.store.table.task import TaskKey
 from tenure.store.transaction import Store, Tx
 
 log = structlog.get_logger("tenure.engine")
@@ -63,9 +74,12 @@ class BatchRunner:
         """Run a batch; again after a conflict or a lost race, in parts after a refusal."""
         commands = [command for command, _ in entries]
         is_race_lost = False
+        parents: frozenset[TaskKey] = frozenset()
         for number in range(RUNS_MAX):
             try:
-                committed = await self._commit(commands, plan, deadline, is_first=number == 0)
+                committed = await self._commit(
+                    commands, plan, deadline, is_first=number == 0, parents=parents
+                )
             except FenceLost as lost:
                 self._memory.forget(lost.ids)
             except Blocked as blocked:
@@ -74,6 +88,7 @@ class BatchRunner:
             except (Conflict, KeyTaken) as conflict:
                 # The next run loads what another server has stored meanwhile.
                 log.warning("batch.conflict", size=len(entries), error=str(conflict))
+                parents |= _busy(conflict)
                 is_race_lost = isinstance(conflict, KeyTaken)
             except Refused:
                 await self._divide(entries, plan)
@@ -101,10 +116,13 @@ class BatchRunner:
         deadline: PartDeadline | None,
         *,
         is_first: bool,
+        parents: frozenset[TaskKey],
     ) -> batch.Committed:
         """Run a batch once, as one statement if possible."""
         since_ms = self._waiting_since_mono_ms if is_first else None
         context = self._memory.context(plan, since_ms, copies_rows=self._pause is not None)
+        if parents:
+            context = replace(context, parents=parents)
         if is_first and deadline is None:
             committed = await self._memory.single_writer.run(commands, context)
             if committed is not None:
@@ -159,13 +177,14 @@ class BatchRunner:
         for _ in range(RUNS_MAX):
             try:
                 committed = await self._store.transaction(
-                    lambda tx: batch.run(tx, [command], context)
+                    lambda tx, context=context: batch.run(tx, [command], context)  # type: ignore[misc]  # the default binds this context
                 )
             except Blocked as blocked:
                 self._lose([entry], Lost(str(blocked), reason="conflict"))
                 return
             except (Conflict, FenceLost, KeyTaken) as conflict:
                 log.warning("batch.conflict", size=1, error=str(conflict))
+                context = replace(context, parents=context.parents | _busy(conflict))
             except RuleBroken as broken:
                 log.exception("command.constraint_violated", command=type(command).__name__)
                 self._lose([entry], Lost(str(broken), reason="internal"))
@@ -187,3 +206,8 @@ class BatchRunner:
     async def _slow(self, point: str) -> None:
         if self._pause is not None:
             await self._pause(point)
+
+
+def _busy(conflict: Exception) -> frozenset[TaskKey]:
+    """Return the rows that the next run of a batch locks from its start."""
+    return conflict.keys if isinstance(conflict, RowsBusy) else frozenset()

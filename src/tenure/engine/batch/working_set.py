@@ -11,6 +11,7 @@ from tenure.core.access.audit import AuditAction, AuditRecord
 from tenure.core.journal import numbering
 from tenure.core.journal.entry import NewEntry
 from tenure.core.queue import namespace_disabled
+from tenure.core.run.record import RunLink
 from tenure.core.task import damage
 from tenure.core.task import decide as task_rules
 from tenure.core.task.effect import Decision, Effect, TellStop
@@ -23,6 +24,7 @@ from tenure.core.worker.lease import Lease
 from tenure.engine.clock import Clock
 from tenure.engine.settings import Settings
 from tenure.errors import Rejection
+from tenure.store.table.closing import Closing
 from tenure.store.table.lock_order import RowSets
 from tenure.store.table.task import TaskKey
 
@@ -40,7 +42,9 @@ class WorkingSet:
         self.settings = settings
         self.now_ms = rows.now_ms
         self.tasks = rows.tasks
+        self.groups = rows.groups
         self.journals = rows.journals
+        self.closings = rows.closings
         self.stops = rows.stops
         self.attempts = rows.attempts
         self.workers = rows.workers
@@ -52,6 +56,8 @@ class WorkingSet:
         self.effects: list[AnyEffect] = []
         self.doubtful: set[TaskKey] = set()
         self.damaged: list[Task] = []
+        # Children that have ended, of which their parents have not heard yet.
+        self.ended_children: list[TaskKey] = []
         # Workers with refused completions; the reason depends on whether they are live.
         self.refused_workers: set[str] = set()
 
@@ -73,14 +79,37 @@ class WorkingSet:
         if decision.ended is not None:
             self.attempts.add(decision.ended)
         link = decision.task.link
-        if link is not task.link and link is not None and link.journal_id is not None:
-            self.journals.renew(key, link.journal_id)
+        if link is not None:
+            self._note_link(key, task.link, decision.task)
         if decision.entries:
             self.append_entries(key, decision.entries)
         if decision.effects:
             self.effects += decision.effects
             self._note_stops(decision.effects)
         return self._spared(key, decision) if decision.task.damaged else decision
+
+    def _note_link(self, key: TaskKey, old: RunLink | None, task: Task) -> None:
+        """Note what follows elsewhere for what belongs to runs: of its end, or of a new journal."""
+        link = task.link
+        assert link is not None
+        if link is not old and link.journal_id is not None:
+            self.journals.renew(key, link.journal_id)
+            if old is not None and old.journal_id is not None:
+                self.close_children(key, old.journal_id)
+        if task.finished_at_ms is None:
+            return
+        if link.parent_id is not None:
+            self.ended_children.append(key)
+        if link.journal_id is not None:
+            self.close_children(key, link.journal_id)
+
+    def close_children(self, key: TaskKey, journal_id: str, *, is_group: bool = False) -> None:
+        """Let the live children of a run, or of a group, be closed after this batch.
+
+        Of a run they are those of the generation that had this journal. If it has none, nothing is
+        written.
+        """
+        self.closings.add(Closing(*key, journal_id, is_group, self.now_ms))
 
     def append_entries(self, key: TaskKey, entries: Sequence[NewEntry]) -> None:
         """Append entries of our own to the journal of a run, whose end was loaded.

@@ -166,7 +166,7 @@ async def _hand_over(
         given = decision.task
         if given.unread_bytes:
             given = replace(given, input=inputs[key], unread_bytes=0)
-        if given.link is not None:
+        if given.link is not None and given.link.journal_id is not None:
             result.has_runs = True
         result.assigned.append((given, hand.offer_id))
 
@@ -289,6 +289,7 @@ def _woken(ws: WorkingSet, hands: Sequence[Hand], seen: Iterable[Task]) -> list[
         for key, task in ws.tasks.changed.items()
         if task.line
         and task.link is not None
+        and task.link.journal_id is not None
         and not task.is_guarded
         and (task.namespace, task.queue) in groups
         and key not in known

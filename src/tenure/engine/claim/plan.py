@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -14,6 +15,7 @@ from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.position import ClaimPositions, LineKey
 from tenure.engine.claim.waiting_runs import WaitingRuns
 from tenure.engine.command import AnyCommand
+from tenure.engine.run.child_command import SpawnTasks
 from tenure.engine.run.command import StartRun
 from tenure.engine.task import command as c
 from tenure.engine.worker.command import OpenSession
@@ -113,6 +115,9 @@ class ClaimPlanner:
             elif type(command) is StartRun:
                 key = (command.namespace, command.new.queue, command.new.type)
                 fresh[key] = fresh.get(key, 0) + 1
+            elif type(command) is SpawnTasks:
+                for key, count in _spawned(command).items():
+                    fresh[key] = fresh.get(key, 0) + count
         return fresh, ending
 
     def _expect_woken(
@@ -150,6 +155,15 @@ class ClaimPlanner:
                 groups.setdefault(each.group, []).append(each)
         # A set, because a completion that is sent twice frees its slot once.
         ending[worker_id] |= over
+
+
+def _spawned(command: SpawnTasks) -> Counter[LineKey]:
+    """Return how many children runs may make, by where they will be in line."""
+    return Counter(
+        (command.namespace, child.new.queue, child.new.type)
+        for report in command.items
+        for child in report.children
+    )
 
 
 _Candidate = tuple[float, int, Offer, int, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Final
+from typing import Final, Protocol
 
 from tenure.core.journal import numbering, room
 from tenure.core.journal.entry import JSON, EntryBody, EntryKind, NewEntry
@@ -53,14 +53,25 @@ def _signal_entry(signal: c.NewSignal) -> NewEntry:
 
 def record_steps(ws: WorkingSet, command: c.RecordSteps) -> tuple[c.StepAnswer, ...]:
     """Append what holders report; a report that comes again gets its first answer."""
-    _check_speaker(ws, command)
+    check_speaker(ws, command)
     namespace, worker_id = command.namespace, command.worker_id
     return tuple(
         [_record(ws, (namespace, item.task_id), item, worker_id) for item in command.items]
     )
 
 
-def _check_speaker(ws: WorkingSet, command: c.RecordSteps) -> None:
+class _Spoken(Protocol):
+    """What a worker says, and the key that it comes with."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def worker_id(self) -> str: ...
+    @property
+    def speaker(self) -> str | None: ...
+
+
+def check_speaker(ws: WorkingSet, command: _Spoken) -> None:
     """Refuse a key that reports for a worker of another one; one that is gone holds nothing."""
     worker = ws.workers.get(command.worker_id) if command.speaker is not None else None
     if worker is not None and worker.namespace == command.namespace:
@@ -71,7 +82,7 @@ def _check_speaker(ws: WorkingSet, command: c.RecordSteps) -> None:
 
 def _record(ws: WorkingSet, key: TaskKey, item: c.StepReport, worker_id: str) -> c.StepAnswer:
     task = ws.tasks.get(key)
-    if task is None or _is_without_journal(task):
+    if task is None or is_without_journal(task):
         return Rejection(_NOT_HERE, f"Task {key[1]} was not found.")
     event = task_event.StepsRecorded(attempt=item.attempt, worker_id=worker_id)
     # Not by ``ws.apply``: the row stays as it is, and the insert tells whether a copy was stale.
@@ -171,11 +182,11 @@ def _wish(command: c.CancelRun | c.ResumeRun | c.TerminateRun) -> TaskEvent:
 def _run(ws: WorkingSet, namespace: str, run_id: str) -> Task:
     """Return a run; an activity is none."""
     task = ws.tasks.get((namespace, run_id))
-    if task is None or task.kind is not TaskKind.WORKFLOW or _is_without_journal(task):
+    if task is None or task.kind is not TaskKind.WORKFLOW or is_without_journal(task):
         raise not_found("Run", run_id)
     return task
 
 
-def _is_without_journal(task: Task) -> bool:
+def is_without_journal(task: Task) -> bool:
     """Tell whether an earlier version, which knew no journals, has stored a task as a run."""
     return task.kind is TaskKind.WORKFLOW and task.link is None

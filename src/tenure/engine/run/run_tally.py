@@ -69,7 +69,7 @@ class RunTally:
 
     def add_hand_outs(self, given: list[Task]) -> None:
         """Add woken runs: all but the first attempt go through what was recorded, or its rest."""
-        again = [task for task in given if task.link is not None and task.attempt > 1]
+        again = [task for task in given if task.progress.run is not None and task.attempt > 1]
         self.wake.add([task.handed_at_ms - task.progress.ready_at_ms for task in again])
         for task in again:
             page = task.link.page if task.link is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenure.engine.service import Job
+from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.deaf_watch import DeafWatch
 from tenure.engine.services.due_tasks import DueTasks
@@ -23,6 +24,7 @@ def all_services() -> list[Job]:
         DueTasks(),
         LeaseJudgement(),
         HeldRelease(),
+        ChildClosing(),
         ClaimFallback(),
         HintChannel(),
         DeafWatch(),

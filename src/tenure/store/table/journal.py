@@ -308,7 +308,7 @@ class JournalRows(RowSet[EntryKey, Entry]):
 
         Together they are of a bounded size: who gets an empty one asks for more.
         """
-        await self._learn_ends(tx, [task for task, _ in runs])
+        await self.learn_ends(tx, [task for task, _ in runs])
         fresh: dict[str, list[Entry]] = {}
         for entry in self.new.values():
             fresh.setdefault(entry.journal_id, []).append(entry)
@@ -328,7 +328,7 @@ class JournalRows(RowSet[EntryKey, Entry]):
             found.append(JournalPage(after, tuple(entries), end.pos))
         return found
 
-    async def _learn_ends(self, tx: Tx, runs: Iterable[Task]) -> None:
+    async def learn_ends(self, tx: Tx, runs: Iterable[Task]) -> None:
         """Read the ends of journals that are not known in this batch."""
         unknown = {}
         for task in runs:

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeVar, cast
 
 from tenure.store.table.access import AccessRows, AuditRows
+from tenure.store.table.child import ChildRows
+from tenure.store.table.closing import ClosingRows
+from tenure.store.table.group import GroupRows
 from tenure.store.table.idempotency import KeyRows
 from tenure.store.table.journal import JournalRows
 from tenure.store.table.lease import LeaseRows
@@ -27,11 +30,14 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     LeaseRows,
     KeyRows,
     TaskRows,
+    ChildRows,
+    GroupRows,
     JournalRows,
     StopRows,
     AttemptRows,
     NamespaceRows,
     AuditRows,
+    ClosingRows,
 ]
 
 
@@ -54,11 +60,14 @@ class RowSets:
         self.leases: LeaseRows = rows[LeaseRows]
         self.keys: KeyRows = rows[KeyRows]
         self.tasks: TaskRows = rows[TaskRows]
+        self.children: ChildRows = rows[ChildRows]
+        self.groups: GroupRows = rows[GroupRows]
         self.journals: JournalRows = rows[JournalRows]
         self.stops: StopRows = rows[StopRows]
         self.attempts: AttemptRows = rows[AttemptRows]
         self.namespaces: NamespaceRows = rows[NamespaceRows]
         self.audit: AuditRows = rows[AuditRows]
+        self.closings: ClosingRows = rows[ClosingRows]
         self.now_ms = 0
         # The time as read by a statement that locked rows, if no later one has locked others.
         self.locked_at_ms: int | None = None

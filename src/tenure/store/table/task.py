@@ -15,6 +15,7 @@ from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.enqueue_window import NOBODY
 from tenure.core.task.record import AttemptProgress, Task
 from tenure.core.worker.record import Worker
+from tenure.store.failure import RowsBusy
 from tenure.store.table import codec
 from tenure.store.table.damaged_row import suspect_from, tasks_from
 from tenure.store.table.fence import check_fence
@@ -167,8 +168,10 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     ``births`` are the ids of new tasks that have to be looked up; young ones, in ``window``, have
     not. ``cached`` are those of the ``cache`` that were not read. Of ``locked`` ones no copy will
-    do, because what is decided on them may not write their row. Others are found by
-    who holds them (``held_of`` a worker, at the most so many) or because their timer has fired.
+    do, because what is decided on them may not write their row. ``parents`` are locked too, and
+    with them everything else that belongs to runs: so batches that end each other's children wait
+    in one order. Others are found by who holds them (``held_of`` a worker, at the most so many) or
+    because their timer has fired.
     """
 
     __slots__ = (
@@ -182,6 +185,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         "held",
         "held_of",
         "locked",
+        "parents",
         "window",
     )
 
@@ -196,6 +200,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.cache: Mapping[TaskKey, Task] = {}
         self.cached: set[TaskKey] = set()
         self.locked: set[TaskKey] = set()
+        self.parents: set[TaskKey] = set()
         self.held_of: dict[str, int] = {}
         self.held: dict[str, list[TaskKey]] = {}
         self.control: dict[str, ControlGroup] = {}
@@ -204,14 +209,12 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
         """Load and lock wanted tasks that are not cached, then look up finished ones."""
-        wanted = self._remember()
-        if wanted:
-            for task in await load_tasks(tx, wanted):
-                self.take(task)
-        for worker_id, amount in sorted(self.held_of.items()):
-            worker = rows.workers.get(worker_id)
-            if worker is not None:
-                await self._load_held(tx, worker, amount)
+        if rows.closings.amount:
+            await self._want_children(tx, rows)
+        wanted = self._remember(rows)
+        await self._lock_wanted(tx, wanted | self.parents if self.parents else wanted)
+        if self.held_of:
+            await self._load_all_held(tx, rows)
         if self.due_max:
             await self._load_due(tx)
         if missing := [key for key in wanted if key not in self]:
@@ -220,20 +223,76 @@ class TaskRows(RowSet[TaskKey, Task]):
         if len(self.loaded) > len(self.cached):
             rows.note_locked()
 
-    def _remember(self) -> set[TaskKey]:
+    async def _lock_wanted(self, tx: Tx, keys: set[TaskKey]) -> None:
+        if keys:
+            for task in await load_tasks(tx, keys):
+                self.take(task)
+
+    def _remember(self, rows: RowSets) -> set[TaskKey]:
         """Take cached copies of wanted tasks; return what has to be read."""
         self.wanted |= self.births
         self.wanted |= self.locked
+        is_linked = False
         for key in self.wanted - self.locked if self.locked else self.wanted:
             task = self.cache.get(key)
             if task is not None:
                 self[key] = self.loaded[key] = task
                 self.cached.add(key)
+                if task.link is not None:
+                    is_linked = True
+        if is_linked:
+            self._lock_families(rows)
         return self.wanted - self.cached
+
+    def _lock_families(self, rows: RowSets) -> None:
+        """Lock the parents of children that may end; then no copy of what runs have will do."""
+        for key, _ in rows.attempts.finishes:
+            link = self[key].link if key in self.cached else None
+            if link is not None and link.parent_id is not None:
+                place = link.place
+                parent = (key[0], place.run_id)
+                self.parents.add(parent)
+                rows.journals.of_runs.add(parent)
+                if place.group_id:
+                    rows.groups.wanted.add(place.group_id)
+        if self.parents:
+            for key in [key for key in self.cached if self[key].link is not None]:
+                self.cached.discard(key)
+                del self[key], self.loaded[key]
+
+    async def _want_children(self, tx: Tx, rows: RowSets) -> None:
+        """Want children that are to be closed, with the ends of their journals, and their run."""
+        children = await rows.closings.take_children(tx)
+        self.wanted.update(children)
+        rows.journals.of_runs.update(children)
+        taken = rows.closings.taken
+        if taken is not None and not taken.is_group:
+            self.parents.add((taken.namespace, taken.owner_id))
+            rows.journals.of_runs.add((taken.namespace, taken.owner_id))
+
+    async def lock_more(self, tx: Tx, keys: Iterable[TaskKey]) -> None:
+        """Lock parents that were not known before, without waiting: others may wait for us.
+
+        If one is locked by somebody else, or was decided on from a copy, all has to be done again,
+        with these parents locked from the start.
+        """
+        missing = set(keys)
+        self.parents |= missing
+        for task in tasks_from(await tx.each("lock_free_tasks", sorted(missing)), codec.task_from):
+            self.take(task)
+            missing.discard((task.namespace, task.id))
+        if missing and (busy := await tx.each("find_tasks", sorted(missing))):
+            raise RowsBusy(frozenset(cast("TaskKey", tuple(row)) for row in busy))
 
     async def _load_due(self, tx: Tx) -> None:
         found = await load_due(tx, now_ms=await tx.now_ms(), amount=self.due_max)
         self.due = [self._take_fresh(task) for task in found]
+
+    async def _load_all_held(self, tx: Tx, rows: RowSets) -> None:
+        for worker_id, amount in sorted(self.held_of.items()):
+            worker = rows.workers.get(worker_id)
+            if worker is not None:
+                await self._load_held(tx, worker, amount)
 
     async def _load_held(self, tx: Tx, worker: Worker, amount: int) -> None:
         held = await load_held(tx, worker, amount=amount)

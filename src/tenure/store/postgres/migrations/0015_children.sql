@@ -3,7 +3,7 @@
 
 -- One call of a run that makes many tasks. Items 0 to spawned - 1 are stored as tasks whose
 -- parent_id is the group; their ends stand in `journal` under the id of the group, at position
--- item + 1. The run hears of all of them by one entry.
+-- item + 1. The run hears of all of them by one entry. A closed group takes no more items.
 CREATE TABLE groups (
     group_id uuid PRIMARY KEY,
     namespace text NOT NULL,
@@ -14,6 +14,7 @@ CREATE TABLE groups (
     type text NOT NULL,
     fails_fast boolean NOT NULL,
     has_ended boolean NOT NULL,
+    is_closed boolean NOT NULL,
     total integer NOT NULL CHECK (total >= 0),
     spawned integer NOT NULL CHECK (spawned BETWEEN 0 AND total),
     open_count integer NOT NULL CHECK (open_count BETWEEN 0 AND spawned),
@@ -25,14 +26,18 @@ CREATE TABLE groups (
 CREATE INDEX groups_run ON groups (namespace, run_id);
 
 -- Runs and groups that have ended while children of theirs were live: those are closed by their
--- policies, some at a time.
+-- policies, some at a time. A run that begins anew has ended with its old journal. Children up to
+-- `after_id` are done.
 CREATE TABLE closings (
     namespace text NOT NULL,
     owner_id uuid NOT NULL,
+    journal_id uuid NOT NULL,
     is_group boolean NOT NULL,
     ended_at_ms bigint NOT NULL,
-    PRIMARY KEY (namespace, owner_id)
+    after_id uuid NOT NULL,
+    PRIMARY KEY (namespace, owner_id, journal_id)
 );
+CREATE INDEX closings_ended ON closings (ended_at_ms, owner_id);
 
 -- As before; results of groups are needed as long as their group.
 CREATE OR REPLACE FUNCTION drop_journal_partitions(before_day bigint) RETURNS integer

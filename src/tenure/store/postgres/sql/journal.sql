@@ -20,6 +20,7 @@ WHERE ctid = ANY (ARRAY(
     WHERE j.day < CAST(:before_ms AS bigint) / 86400000
       AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.journal_id = j.journal_id)
       AND NOT EXISTS (SELECT 1 FROM history AS h WHERE h.journal_id = j.journal_id)
+      AND NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.group_id = j.journal_id)
     LIMIT CAST(:amount AS integer)
 ))
 RETURNING pos;

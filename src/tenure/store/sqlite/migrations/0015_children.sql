@@ -3,7 +3,7 @@
 
 -- One call of a run that makes many tasks. Items 0 to spawned - 1 are stored as tasks whose
 -- parent_id is the group; their ends stand in `journal` under the id of the group, at position
--- item + 1. The run hears of all of them by one entry.
+-- item + 1. The run hears of all of them by one entry. A closed group takes no more items.
 CREATE TABLE groups (
     group_id TEXT NOT NULL PRIMARY KEY,
     namespace TEXT NOT NULL,
@@ -14,6 +14,7 @@ CREATE TABLE groups (
     type TEXT NOT NULL,
     fails_fast INTEGER NOT NULL CHECK (fails_fast IN (0, 1)),
     has_ended INTEGER NOT NULL CHECK (has_ended IN (0, 1)),
+    is_closed INTEGER NOT NULL CHECK (is_closed IN (0, 1)),
     total INTEGER NOT NULL CHECK (total >= 0),
     spawned INTEGER NOT NULL CHECK (spawned BETWEEN 0 AND total),
     open_count INTEGER NOT NULL CHECK (open_count BETWEEN 0 AND spawned),
@@ -25,11 +26,15 @@ CREATE TABLE groups (
 CREATE INDEX groups_run ON groups (namespace, run_id);
 
 -- Runs and groups that have ended while children of theirs were live: those are closed by their
--- policies, some at a time.
+-- policies, some at a time. A run that begins anew has ended with its old journal. Children up to
+-- `after_id` are done.
 CREATE TABLE closings (
     namespace TEXT NOT NULL,
     owner_id TEXT NOT NULL,
+    journal_id TEXT NOT NULL,
     is_group INTEGER NOT NULL CHECK (is_group IN (0, 1)),
     ended_at_ms INTEGER NOT NULL,
-    PRIMARY KEY (namespace, owner_id)
+    after_id TEXT NOT NULL,
+    PRIMARY KEY (namespace, owner_id, journal_id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX closings_ended ON closings (ended_at_ms, owner_id);
