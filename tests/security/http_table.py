@@ -187,6 +187,10 @@ PLAIN_FIELDS: Final = frozenset(
         "payloadBase64",
         "signalId",
         "sender",
+        # What a user calls a run, within one namespace.
+        "externalId",
+        "onLive",
+        "onFinished",
         "nonRetryableErrorTypes",
         "labels",
         "resources",

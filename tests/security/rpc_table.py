@@ -249,6 +249,7 @@ PLAIN_FIELDS: Final = frozenset(
         "nonRetryableErrorTypes",
         "encoding",
         "outputEncoding",
+        "nextEncoding",
         "reason",
         "stopReason",
         "message",
@@ -267,6 +268,10 @@ PLAIN_FIELDS: Final = frozenset(
         "Wait.kind",
         "Wait.key",
         "Wait.detail",
+        "fromStep",
+        # What a user calls a run, within one namespace.
+        "externalId",
+        "externalIdPrefix",
         # What a sender calls its signal, within one run.
         "NewSignal.name",
         "signalId",

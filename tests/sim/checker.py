@@ -203,4 +203,5 @@ _OUTCOMES: Final = {
     c.FinishKind.CANCELLED: Outcome.CANCELLED,
     c.FinishKind.RELEASED: Outcome.RELEASED,
     c.FinishKind.PARKED: Outcome.PARKED,
+    c.FinishKind.CONTINUED: Outcome.CONTINUED,
 }

@@ -24,6 +24,7 @@ _REPORTED: Final = {
     Outcome.FAILED: c.FinishKind.FAILED,
     Outcome.RELEASED: c.FinishKind.RELEASED,
     Outcome.PARKED: c.FinishKind.PARKED,
+    Outcome.CONTINUED: c.FinishKind.CONTINUED,
 }
 
 
@@ -232,7 +233,13 @@ class TaskRules:
         match outcome:
             case Outcome.YIELDED | Outcome.SLEPT:
                 self._check_yielded(old, new)
-            case Outcome.SUCCEEDED | Outcome.FAILED | Outcome.RELEASED | Outcome.PARKED:
+            case (
+                Outcome.SUCCEEDED
+                | Outcome.FAILED
+                | Outcome.RELEASED
+                | Outcome.PARKED
+                | Outcome.CONTINUED
+            ):
                 self._check_reported(old, new, outcome)
             case Outcome.CANCELLED | Outcome.CANCEL_TIMEOUT:
                 self._check_cancelled(old, new, outcome, server)

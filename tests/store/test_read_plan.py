@@ -43,8 +43,8 @@ Plan = dict[str, Any]
 
 ALL: Final = (NAMESPACE, "", "", "")
 NONE: Final = (NAMESPACE, "", "none", "")
-RUNS: Final = (*ALL, "", "", "{}", 0, NOW + ROWS)
-LABELLED_RUNS: Final = (*ALL, "", "", '{"team":"a"}', 0, NOW + ROWS)
+RUNS: Final = (*ALL, "", "", "{}", 0, NOW + ROWS, "")
+LABELLED_RUNS: Final = (*ALL, "", "", '{"team":"a"}', 0, NOW + ROWS, "")
 LARGE: Final = (NAMESPACE, QUEUE, "none", "")
 SMALL: Final = (NAMESPACE, "small", "", "")
 WORKERS: Final = (NAMESPACE, "none", "", "", "{}", "", "[]", NOW)

@@ -30,7 +30,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter for runs, which have a journal; an empty field matches everything.
 
     Every label has to match. A run is created at or after ``created_from_ms`` and before
-    ``created_to_ms``.
+    ``created_to_ms``. Its external id begins with ``external_id_prefix``.
     """
 
     queue: str = ""
@@ -39,6 +39,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     created_from_ms: int | None = None
     created_to_ms: int | None = None
+    external_id_prefix: str = ""
 
     def checked(self) -> RunFilter:
         """Return itself, or raise an error that names the invalid field."""
@@ -50,6 +51,9 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
         ):
             if instant_ms is not None:
                 check.instant_ms(instant_ms, field)
+        check.text(
+            self.external_id_prefix, "externalIdPrefix", bytes_max=limits.EXTERNAL_ID_BYTES_MAX
+        )
         return self
 
 

@@ -225,6 +225,8 @@ JOURNAL_PAGE_ENTRIES_MAX: Final = 1_000
 JOURNAL_PAGE_BYTES_MAX: Final = 256 * _KIB
 # Pages that are read at once: after a reconnect a worker asks for the tail of each run it holds.
 JOURNAL_REQUESTS_MAX: Final = 500
+# Signals that nobody has taken, and that a run names when it begins anew.
+KEPT_SIGNALS_MAX: Final = 50_000
 # Entries that one report may have, and reports of one command: a frame has at most 1 MiB.
 STEP_ENTRIES_MAX: Final = 1_000
 # Children: of one report, open ones of a run, items of a map, runs above a run, and how many are

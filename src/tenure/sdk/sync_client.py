@@ -125,7 +125,7 @@ class SyncRunHandle(Generic[R_co]):
 
     @property
     def run_id(self) -> str:
-        """The id of the run."""
+        """The id of the run, or ``external:`` and the id that its user chose."""
         return self._part.run_id
 
     def result(
@@ -388,8 +388,10 @@ class SyncClient:
         >>> run = client.start(checkout, order)
         >>> receipt = run.result()
 
-        ``checkout.with_options(idempotency_key="order-42")`` starts it once, however often this is
-        called.
+        ``checkout.with_options(id="order-42")`` gives the run an id of yours. While a run with this
+        id is live, its handle is returned; ``on_live="reject"`` raises ``AlreadyExists`` instead.
+        ``on_finished="return"`` or ``"reject"`` does the same if only finished runs have it. With
+        an ``idempotency_key`` the run is started once, however often this is called.
         """
         return SyncRunHandle(
             self._anchor, self._anchor.run(lambda client: client.start(workflow, *args, **kwargs))
@@ -441,7 +443,12 @@ class SyncClient:
     def run_handle(self, run_id: str) -> SyncRunHandle[Any]: ...
 
     def run_handle(self, run_id: str, *, result: Any = Any) -> SyncRunHandle[Any]:
-        """Return a handle for the id of a run, without asking the server."""
+        """Return a handle for the id of a run, without asking the server.
+
+        >>> run = client.run_handle("external:order-42")
+
+        ``external:`` and an id of yours is the live run with this id, or else the last one.
+        """
         return SyncRunHandle(
             self._anchor,
             self._anchor.call(lambda client: client.run_handle(run_id=run_id, result=result)),
@@ -454,16 +461,19 @@ class SyncClient:
         queue: str = "",
         type: str = "",
         labels: Mapping[str, str] | None = None,
+        id: str = "",
         limit: int | None = None,
     ) -> Iterator[RunDescription]:
         """Iterate over runs, newest first, without their payloads; pages are loaded as needed.
+
+        ``id`` is what the ids that their users chose begin with.
 
         >>> for run in client.list_runs(status="parked", type="checkout"):
         ...     ...
         """
         return self._anchor.iterate(
             lambda client: client.list_runs(
-                status=status, queue=queue, type=type, labels=labels, limit=limit
+                status=status, queue=queue, type=type, labels=labels, id=id, limit=limit
             )
         )
 

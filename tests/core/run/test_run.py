@@ -19,6 +19,7 @@ from tenure.core.task.attempt import Outcome
 from tenure.core.task.effect import TellCancel, TellRun, WakeQueue
 from tenure.core.task.event import (
     AttemptCancelled,
+    AttemptContinued,
     AttemptFailed,
     AttemptParked,
     AttemptReleased,
@@ -457,3 +458,66 @@ def test_a_refusal_says_run_of_a_run() -> None:
     ended = decided(waiting_run(), Terminated()).task
     assert f"Run {TASK_ID} has already ended" in refused(ended, CancelRequested()).message
     assert f"Task {TASK_ID} has already ended" in refused(succeeded(), CancelRequested()).message
+
+
+# Beginning anew.
+
+SIGNAL = NewEntry(EntryKind.SIGNAL, "approve", EntryBody(output=b"1", signal_id="s1"))
+CANCEL = NewEntry(EntryKind.CANCEL, "cancel")
+
+
+def continued(task: Task, **fields: Any) -> Task:
+    return after(task, continuing(task, **fields), T0 + 9)
+
+
+def continuing(task: Task, **fields: Any) -> AttemptContinued:
+    given = {"new_journal_id": NEXT_JOURNAL_ID, "input": b"2", **fields}
+    return report(AttemptContinued, task, **given)
+
+
+@pytest.mark.parametrize("make", [handed, lambda task: confirmed(handed(task))])
+def test_a_run_begins_anew_with_another_input_and_journal(make: Callable[[Task], Task]) -> None:
+    task = make(fresh_run(schedule_to_close_ms=900))
+    task = replace(task, progress=replace(task.progress, interruption_count=3, details=b"state"))
+    decision = decided(task, continuing(task, kept=(SIGNAL,)), T0 + 9)
+    again = decision.task
+    assert again.link is not None
+    assert (again.state, again.input, again.link.journal_id) == (
+        TaskState.PENDING,
+        b"2",
+        NEXT_JOURNAL_ID,
+    )
+    assert run_of(again) == RunProgress(generation=1)
+    assert (again.progress.interruption_count, again.progress.details) == (0, b"state")
+    assert (again.line, again.run_at_ms, again.due_at_ms) == (Line.RETURNED, T0 + 9, T0 + 900)
+    assert again.last_outcome is Outcome.CONTINUED
+    assert (decision.ended, decision.entries) == (None, (SIGNAL,))
+    assert decision.effects == (WakeQueue(NAMESPACE, task.queue),)
+
+
+def test_the_encoding_of_the_next_input_is_kept_unless_it_is_named() -> None:
+    task = running_run(encoding="json")
+    assert continued(task).spec is task.spec
+    assert continued(task, encoding="json").spec is task.spec
+    assert continued(task, encoding="bytes").spec == replace(task.spec, encoding="bytes")
+
+
+def test_a_run_that_shall_be_paused_is_paused_between_its_generations() -> None:
+    task = pausing(running_run())
+    decision = decided(task, continuing(task), T0 + 9)
+    assert (decision.task.state, decision.ended) == (TaskState.PAUSED, None)
+    assert run_of(decision.task).generation == 1
+    assert not decision.task.progress.pause_wanted
+
+
+def test_a_cancel_that_was_not_seen_goes_along() -> None:
+    asked = cancelled(running_run())
+    assert asked.state is TaskState.CANCELLING
+    again = continued(asked, kept=(CANCEL,))
+    assert (again.state, again.is_cancel_requested) == (TaskState.PENDING, True)
+
+
+def test_a_cancel_after_which_the_code_goes_on_is_done_with() -> None:
+    again = continued(cancelled(running_run()))
+    assert (again.is_cancel_requested, again.progress.cancel_reason) == (False, "")
+    assert cancelled(again).is_cancel_requested

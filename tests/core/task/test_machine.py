@@ -15,6 +15,7 @@ from tenure.core.task.decide import decide
 from tenure.core.task.effect import Decision
 from tenure.core.task.event import (
     AttemptCancelled,
+    AttemptContinued,
     AttemptDeferred,
     AttemptFailed,
     AttemptParked,
@@ -72,6 +73,7 @@ WORKING: Final[set[type[TaskEvent]]] = FINISHING | {
     AttemptDeferred,
     AttemptYielded,
     AttemptParked,
+    AttemptContinued,
     StepsRecorded,
 }
 TAKEN: Final[dict[TaskState, set[type[TaskEvent]]]] = {
@@ -82,7 +84,7 @@ TAKEN: Final[dict[TaskState, set[type[TaskEvent]]]] = {
 }
 # Which reports no attempt of such a task can make, whatever its state.
 FOREIGN: Final[dict[TaskKind, set[type[TaskEvent]]]] = {
-    TaskKind.ACTIVITY: {AttemptYielded, AttemptParked, StepsRecorded},
+    TaskKind.ACTIVITY: {AttemptYielded, AttemptParked, AttemptContinued, StepsRecorded},
     TaskKind.WORKFLOW: {AttemptDeferred},
 }
 REFUSED_WHEN_TERMINAL: Final[dict[type[TaskEvent], str]] = {
@@ -101,6 +103,7 @@ REFUSED_WHEN_TERMINAL: Final[dict[type[TaskEvent], str]] = {
 CONTENT: Final[dict[type[TaskEvent], dict[str, Any]]] = {
     AttemptFailed: {"error": FAULT, "new_journal_id": NEXT_JOURNAL_ID},
     AttemptParked: {"error": FATAL},
+    AttemptContinued: {"new_journal_id": NEXT_JOURNAL_ID, "input": b"2"},
     AttemptYielded: {"wish": Yield(seen=9), "journal_end": 9},
 }
 
@@ -220,7 +223,7 @@ def check_taken(task: Task, event: TaskEvent, at_ms: int) -> None:
     assert msgspec.msgpack.encode(task) == before
     assert decision.task.id == task.id
     assert decision.task.spec is task.spec
-    assert decision.task.input is task.input
+    assert decision.task.input is task.input or isinstance(event, AttemptContinued)
 
 
 @pytest.mark.parametrize("state", STATES)

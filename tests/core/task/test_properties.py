@@ -8,15 +8,17 @@ from typing import Final, get_args
 
 import pytest
 
+from tenure.core.journal.entry import EntryKind, NewEntry
 from tenure.core.limits import INTERRUPTIONS_MAX, POISON_LOSSES_MAX
 from tenure.core.run import start as run_start
 from tenure.core.run.record import Yield
 from tenure.core.task import deadline
-from tenure.core.task.attempt import YIELDS
+from tenure.core.task.attempt import UNRECORDED
 from tenure.core.task.decide import decide
 from tenure.core.task.effect import Decision
 from tenure.core.task.enqueue import create
 from tenure.core.task.event import (
+    AttemptContinued,
     AttemptDeferred,
     AttemptFailed,
     AttemptParked,
@@ -44,6 +46,8 @@ from tenure.core.task.retry import RetryPolicy
 from tenure.core.task.rule import RULES
 from tests.core.task.tasks import FATAL, FAULT, NAMESPACE, OTHER, SIGHTED, T0, WORKER, new
 
+SIGNAL: Final = NewEntry(EntryKind.SIGNAL, "approve")
+CANCEL: Final = NewEntry(EntryKind.CANCEL, "cancel")
 SEEDS: Final = 25
 LIVES_PER_SEED: Final = 120
 EVENTS_PER_LIFE: Final = 60
@@ -59,6 +63,7 @@ USUAL: Final[dict[TaskState, list[type[TaskEvent]]]] = {
         AttemptFailed,
         AttemptYielded,
         AttemptParked,
+        AttemptContinued,
         StepsRecorded,
         AttemptDeferred,
         TaskLost,
@@ -156,6 +161,11 @@ class Life:
             fields["new_journal_id"] = f"journal {self.journals}"
         elif kind is AttemptParked:
             fields["error"] = FATAL
+        elif kind is AttemptContinued:
+            self.journals += 1
+            fields |= {"new_journal_id": f"journal {self.journals}", "input": b"2"}
+            fields["encoding"] = rng.choice(["", "other"])
+            fields["kept"] = rng.choice([(), (SIGNAL,), (SIGNAL, CANCEL)])
         elif kind is AttemptYielded:
             fields["journal_end"] = self.journal_end
             fields["wish"] = Yield(
@@ -188,7 +198,7 @@ class Life:
             assert before.is_attempt_live
             assert event.attempt == before.attempt
             assert event.worker_id in {None, before.worker_id}
-        of_runs = AttemptYielded | AttemptParked | StepsRecorded | EntryAppended
+        of_runs = AttemptYielded | AttemptParked | AttemptContinued | StepsRecorded | EntryAppended
         assert not isinstance(event, of_runs) or before.kind is TaskKind.WORKFLOW
         assert not isinstance(event, AttemptDeferred) or before.kind is TaskKind.ACTIVITY
 
@@ -196,12 +206,15 @@ class Life:
         after, old, progress = decision.task, before.progress, decision.task.progress
         assert after.attempt == before.attempt + isinstance(event, HandedOut)
         assert 0 <= progress.failure_count - old.failure_count <= 1
-        is_reset = isinstance(event, AttemptYielded) and not progress.interruption_count
+        is_reset = (
+            isinstance(event, AttemptYielded | AttemptContinued) and not progress.interruption_count
+        )
         assert is_reset or 0 <= progress.interruption_count - old.interruption_count <= 1
         is_live = after.state not in TERMINAL
         assert not is_live or progress.interruption_count < INTERRUPTIONS_MAX
         assert not is_live or progress.loss_count < POISON_LOSSES_MAX
-        assert old.cancel_at_ms in {0, progress.cancel_at_ms}
+        is_done_with = isinstance(event, AttemptContinued) and CANCEL not in event.kept
+        assert old.cancel_at_ms in {0, progress.cancel_at_ms} or is_done_with
         sent = event.details if isinstance(event, Heartbeaten) else None
         assert progress.details == (sent or old.details)
 
@@ -209,7 +222,7 @@ class Life:
         """Check that an attempt that ended without its task left a record, and no other did."""
         after = decision.task
         is_over = before.is_attempt_live and not after.is_attempt_live
-        is_silent = after.last_outcome in YIELDS
+        is_silent = after.last_outcome in UNRECORDED
         is_kept = is_over and after.state not in TERMINAL and not is_silent
         assert (decision.ended is not None) == is_kept
         if decision.ended is not None:

@@ -19,7 +19,7 @@ from tenure.engine.run.command import (
     StartRun,
     TerminateRun,
 )
-from tenure.engine.task.command import FinishKind, FinishTasks, ProcessDue
+from tenure.engine.task.command import Anew, FinishKind, FinishTasks, ProcessDue
 from tenure.errors import TaskAlreadyTerminal, TenureError, WrongState
 from tests.engine.run.children import (
     claim_children,
@@ -50,7 +50,8 @@ async def _start(world: World, _engine: Engine) -> Any:
     new = world.new(spec=RUN_SPEC, idempotency_key="k", input=b"in")
     await world.advance(ENQUEUE_DECIDED_MS)
     signals = (NewSignal(name="go", payload=b"1"),)
-    return StartRun(namespace=NAMESPACE, new=new, signals=signals, is_resend=True)
+    fields: dict[str, Any] = {"signals": signals, "is_resend": True, "external_id": "order-42"}
+    return StartRun(namespace=NAMESPACE, new=new, **fields)
 
 
 def _record(*, is_remembered: bool) -> Prepare:
@@ -176,7 +177,16 @@ def _end_children(kind: FinishKind) -> Prepare:
     return prepare
 
 
-OF_RUNS: Final = {FinishKind.YIELDED, FinishKind.PARKED}
+async def _continue(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker, signals=(NewSignal(name="go"),))
+    await positions(engine, worker, report(run))
+    anew = Anew(seen=2, keep=(1,), input=b"next", encoding="other")
+    items = (finish(run, FinishKind.CONTINUED, anew=anew),)
+    return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+
+
+OF_RUNS: Final = {FinishKind.YIELDED, FinishKind.PARKED, FinishKind.CONTINUED}
 RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "StartRun": (_start, None),
     "RecordSteps": (_record(is_remembered=False), None),
@@ -190,6 +200,7 @@ RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "FinishTasks yielded": (_finish(FinishKind.YIELDED, wish=Yield(seen=1)), None),
     "FinishTasks yielded early": (_finish(FinishKind.YIELDED, wish=Yield(seen=0)), None),
     "FinishTasks parked": (_finish(FinishKind.PARKED, error=FATAL), None),
+    "FinishTasks continued": (_continue, None),
     "FinishTasks of a run that begins anew": (_finish(FinishKind.FAILED), None),
     "SpawnTasks": (_spawn, None),
     "CancelChildren": (_cancel_children, None),

@@ -22,7 +22,7 @@ from tenure.engine.run.command import (
     StepsPlaced,
     TerminateRun,
 )
-from tenure.engine.task.command import FinishKind, Reported
+from tenure.engine.task.command import Anew, FinishKind, Reported
 from tenure.errors import Rejection
 from tests.engine.world import NAMESPACE, World
 
@@ -40,9 +40,15 @@ def timer(fire_at_ms: int, key: str = "sleep") -> NewEntry:
 
 async def start(world: World, engine: Engine, **changes: Any) -> str:
     """Start a run and return its id."""
-    fields = {"signals": changes.pop("signals", ()), "is_resend": changes.pop("is_resend", False)}
+    return (await engine.submit(starting(world, **changes))).task_id
+
+
+def starting(world: World, **changes: Any) -> StartRun:
+    """Return a command that starts a run."""
+    of_command = ("namespace", "signals", "is_resend", "external_id", "on_live", "on_finished")
+    fields = {name: changes.pop(name) for name in of_command if name in changes}
     new = world.new(**{"spec": RUN_SPEC, **changes})
-    return (await engine.submit(StartRun(namespace=NAMESPACE, new=new, **fields))).task_id
+    return StartRun(**{"namespace": NAMESPACE, "new": new, **fields})
 
 
 async def held_run(world: World, engine: Engine, worker: str, **changes: Any) -> Task:
@@ -105,6 +111,13 @@ async def give_up_slot(
 ) -> Reported | Rejection:
     made = Yield(**{"seen": 0, **wish})
     return await world.finish(engine, worker, task, FinishKind.YIELDED, wish=made)
+
+
+async def continue_as_new(
+    world: World, engine: Engine, worker: str, task: Task, **anew: Any
+) -> Reported | Rejection:
+    made = Anew(**{"seen": 0, "input": b"next", **anew})
+    return await world.finish(engine, worker, task, FinishKind.CONTINUED, anew=made)
 
 
 async def journal(engine: Engine, run_id: str, after: int = 0) -> tuple[Entry, ...]:

@@ -46,6 +46,9 @@ class StartOptions(TypedDict):
     schedule_to_close_ms: int | None
     max_attempts: int
     key: str
+    external_id: str
+    on_live: str
+    on_finished: str
     labels: tuple[tuple[str, str], ...]
 
 
@@ -59,6 +62,7 @@ class RunSelection:
     labels: dict[str, str] = field(default_factory=dict)
     created_from_ms: int | None = None
     created_to_ms: int | None = None
+    external_id: str = ""
     limit: int = 20
     page_token: str = ""
 

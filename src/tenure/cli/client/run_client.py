@@ -28,6 +28,7 @@ _HINTS: Final = {
     "wrong_state": "Only a paused or a parked run is resumed. See its status: tenure runs show ID",
     "payload_too_large": "Store the data elsewhere and send a reference; a signal has at most "
     "256 KiB.",
+    "already_exists": "Use another --id, or look at that run: tenure runs show external:ID",
     "idempotency_conflict": "Use another --key or --id, or send the same content.",
 }
 
@@ -52,6 +53,9 @@ class RunClient:
             priority=options["priority"],
             labels=dict(options["labels"]),
             idempotency_key=options["key"],
+            external_id=options["external_id"],
+            on_live=options["on_live"],
+            on_finished=options["on_finished"],
         )
         run_at_ms = options["at_ms"] or 0
         if options["delay_ms"]:
@@ -80,6 +84,7 @@ class RunClient:
             labels=query.labels,
             created_from=_stamp(query.created_from_ms),
             created_to=_stamp(query.created_to_ms),
+            external_id_prefix=query.external_id,
             page_size=min(query.limit, PAGE_SIZE_MAX),
             page_token=query.page_token,
         )

@@ -12,6 +12,7 @@ from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import RunSelection, StartOptions
 from tenure.cli.help import CommandGroup, HelpCommand
 from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
+from tenure.core.run.external_id import PREFIX
 
 if TYPE_CHECKING:
     from tenure.cli.show.run_view import ShownRun
@@ -25,6 +26,7 @@ _RUN_ID: Final = click.argument("run_id", metavar="ID", shell_complete=suggestio
     epilog=examples(
         "tenure run checkout '{\"order\": 42}'",
         "tenure run checkout @order.json --wait --timeout 1m",
+        "tenure run checkout @order.json --id order-42 --on-finished reject",
         "ID=$(tenure run report --queue reports --key report-2030-01 --delay 5m)",
     ),
 )
@@ -62,6 +64,21 @@ _RUN_ID: Final = click.argument("run_id", metavar="ID", shell_complete=suggestio
     help="How often it begins, with an empty journal, if its code fails. 0 is no limit.",
 )
 @click.option("--key", default="", help="Idempotency key: the same key again gives the same run.")
+@click.option(
+    "--id", "external_id", metavar="TEXT", default="", help="An id of yours, for external:TEXT."
+)
+@option(
+    "--on-live",
+    type=click.Choice(["return", "reject"]),
+    default="return",
+    help="If a live run has this id.",
+)
+@option(
+    "--on-finished",
+    type=click.Choice(["allow", "return", "reject"]),
+    default="allow",
+    help="If only finished runs have this id.",
+)
 @label_option("A label of the run. Repeatable.")
 @wait_options
 @with_server
@@ -87,7 +104,10 @@ def run(
     elif call.output.is_table:
         call.output.say(started.run_id)
         if not started.is_new:
-            call.output.note("A run with this key exists already; nothing was added.")
+            name = "key" if options["key"] else "id"
+            call.output.note(f"A run with this {name} exists already; nothing was added.")
+        if started.content_differs:
+            call.output.note("It has another type, queue or input than what was given now.")
         call.output.note(f"Look at it: tenure runs show {started.run_id}")
     else:
         call.output.write(started)
@@ -99,6 +119,8 @@ def _wait(
     """Follow one run to its end, show it, and end with its exit code."""
     from tenure.cli.client import wait
 
+    if run_id.startswith(PREFIX):
+        run_id = call.client.runs.get_run(run_id).run_id
     (task,) = wait.for_tasks(call, [run_id], timeout_ms)
     if call.output.is_table:
         wait.show_result(call.output, task)
@@ -118,11 +140,15 @@ class RunListOptions(parameter.PageOptions):
     labels: tuple[tuple[str, str], ...]
     created_from_ms: int | None
     created_to_ms: int | None
+    external_id: str
 
 
 @click.group(cls=CommandGroup, short_help="List, show, signal and end runs.")
 def runs() -> None:
-    """List, show, signal and end runs of workflows. Start one with tenure run."""
+    """List, show, signal and end runs of workflows. Start one with tenure run.
+
+    The ID of a run may also be external:TEXT, with the id that was given to tenure run --id.
+    """
 
 
 @runs.command(
@@ -138,6 +164,13 @@ def runs() -> None:
     "--queue", default="", shell_complete=suggestion.queues, help="Only runs of this queue."
 )
 @click.option("--type", "type_name", default="", help="Only runs of this type.")
+@click.option(
+    "--id",
+    "external_id",
+    metavar="PREFIX",
+    default="",
+    help="Only runs whose id, given with tenure run --id, begins so.",
+)
 @click.option(
     "--status",
     type=click.Choice(parameter.RUN_STATUSES, case_sensitive=False),
@@ -172,6 +205,7 @@ def list_(call: Invocation, **options: Unpack[RunListOptions]) -> None:
             labels=dict(options["labels"]),
             created_from_ms=options["created_from_ms"],
             created_to_ms=options["created_to_ms"],
+            external_id=options["external_id"],
             limit=limit,
             page_token=token,
         )
@@ -206,7 +240,7 @@ def show(call: Invocation, *, run_id: str, limit: int, is_all: bool) -> None:
     if not call.output.is_table:
         call.output.write(run_table.WithEntries.of(found, entries))
         return
-    why = call.client.tasks.explain_task(run_id).first if found.is_unheld else ""
+    why = call.client.tasks.explain_task(found.run_id).first if found.is_unheld else ""
     call.output.facts(run_table.facts(found, call.client.now_ms(), why))
     if entries:
         call.output.say("")
@@ -215,7 +249,7 @@ def show(call: Invocation, *, run_id: str, limit: int, is_all: bool) -> None:
     if left > 0 and not is_all:
         call.output.note(f"There are {left} more entries. All: --all.")
     if why:
-        call.output.note(f"What to do: tenure tasks explain {run_id}")
+        call.output.note(f"What to do: tenure tasks explain {found.run_id}")
 
 
 @runs.command(

@@ -41,6 +41,7 @@ def columns(now_ms: int) -> Sequence[Column[ShownRun]]:
     """Return the columns of a list of runs."""
     return (
         Column("RUN", lambda run: run.run_id),
+        Column("ID", lambda run: run.external_id, rank=5, is_text=True),
         Column("TYPE", lambda run: run.type, rank=1, is_text=True),
         Column("QUEUE", lambda run: run.queue, rank=4, is_text=True),
         Column("STATUS", lambda run: run.status),
@@ -78,6 +79,7 @@ def _wakes(run: ShownRun, now_ms: int) -> str:
 def facts(run: ShownRun, now_ms: int, why: str = "") -> Iterator[tuple[str, object]]:
     """Return what is known of a run, the most important first; ``why`` says why it waits."""
     yield "run", run.run_id
+    yield "id", run.external_id
     yield "status", run.status
     yield "waits", why or _waits_text(run)
     yield "parked", _parked_text(run, now_ms)
@@ -107,6 +109,8 @@ def facts(run: ShownRun, now_ms: int, why: str = "") -> Iterator[tuple[str, obje
     yield "timeout", duration_text(run.timeout_ms) if run.timeout_ms else ""
     yield "labels", labels_text(run.labels)
     yield "key", run.idempotency_key
+    yield "parent", run.parent_id
+    yield "retry of", run.retry_of
     yield "journal", _journal_text(run)
     yield "input", payload_text(run.input, run.input_base64)
     yield "output", payload_text(run.output, run.output_base64)

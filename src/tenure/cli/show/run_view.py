@@ -27,6 +27,7 @@ class ShownStarted(Shown, frozen=True):
     run_id: str
     status: str
     is_new: bool
+    content_differs: bool = False
 
 
 class ShownWait(Shown, frozen=True):
@@ -70,6 +71,10 @@ class ShownRun(Shown, frozen=True, kw_only=True):
     labels: dict[str, str]
     timeout_ms: int | None = None
     idempotency_key: str | None = None
+    external_id: str | None = None
+    parent_id: str | None = None
+    root_run_id: str | None = None
+    retry_of: str | None = None
     encoding: str
     input: msgspec.Raw | None = None
     input_base64: str | None = None
@@ -120,7 +125,10 @@ def status_name(number: workflow_service_pb2.WorkflowStatus.ValueType) -> str:
 def started(message: workflow_service_pb2.StartWorkflowResponse) -> ShownStarted:
     """Show what became of a start."""
     return ShownStarted(
-        message.run_id, status_name(message.status), is_new=not message.already_exists
+        message.run_id,
+        status_name(message.status),
+        is_new=not message.already_exists,
+        content_differs=message.content_differs,
     )
 
 

@@ -30,20 +30,23 @@ def check_new(new: NewTask) -> None:
     enqueue.check_spec(spec)
 
 
-def create(new: NewTask, *, namespace: str, now_ms: int, journal_id: str) -> Task:
+def create(
+    new: NewTask, *, namespace: str, now_ms: int, journal_id: str, external_id: str = ""
+) -> Task:
     """Return the run that a checked request becomes, with a journal that has nothing in it."""
-    return _begun(enqueue.create(new, namespace=namespace, now_ms=now_ms), journal_id)
+    link = RunLink(journal_id=journal_id, external_id=external_id or None)
+    return _begun(enqueue.create(new, namespace=namespace, now_ms=now_ms), link)
 
 
 def again(old: Task, *, task_id: str, now_ms: int, journal_id: str) -> Task:
     """Return a new run with the request of a finished one; nothing of its journal is kept."""
-    return _begun(enqueue.again(old, task_id=task_id, now_ms=now_ms), journal_id)
+    return _begun(
+        enqueue.again(old, task_id=task_id, now_ms=now_ms), RunLink(journal_id=journal_id)
+    )
 
 
-def _begun(task: Task, journal_id: str) -> Task:
+def _begun(task: Task, link: RunLink) -> Task:
     started = replace(
-        task,
-        link=RunLink(journal_id=journal_id),
-        progress=AttemptProgress(ready_at_ms=task.run_at_ms, run=NOT_BEGUN),
+        task, link=link, progress=AttemptProgress(ready_at_ms=task.run_at_ms, run=NOT_BEGUN)
     )
     return deadline.armed(started)

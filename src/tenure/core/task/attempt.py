@@ -27,6 +27,8 @@ class Outcome(enum.StrEnum):
     # Yielded as well, and only a timer wakes it.
     SLEPT = "slept"
     PARKED = "parked"
+    # A run has begun anew by itself.
+    CONTINUED = "continued"
     CANCELLED = "cancelled"
     CANCEL_TIMEOUT = "cancel_timeout"
 
@@ -53,12 +55,16 @@ CHARGES: Final[dict[Outcome, Charge]] = {
     Outcome.YIELDED: Charge.NOTHING,
     Outcome.SLEPT: Charge.NOTHING,
     Outcome.PARKED: Charge.NOTHING,
+    Outcome.CONTINUED: Charge.NOTHING,
     Outcome.CANCELLED: Charge.NOTHING,
     Outcome.CANCEL_TIMEOUT: Charge.NOTHING,
 }
 
 YIELDS: Final = frozenset({Outcome.YIELDED, Outcome.SLEPT})
 """The run gave up its slot and goes on later; no record of the attempt is kept."""
+
+UNRECORDED: Final = YIELDS | {Outcome.CONTINUED}
+"""How attempts of runs end without a record: there may be one for each round of an endless run."""
 
 EXPIRED: Final = frozenset({Outcome.TIMED_OUT, Outcome.WORKER_LOST, Outcome.LOST_TASK})
 """A heartbeat of an attempt that ended like this is answered ``task_expired``."""

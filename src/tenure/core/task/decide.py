@@ -173,6 +173,7 @@ DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     task_event.AttemptDeferred: lambda task, _, now_ms: Decision(confirmation.defer(task, now_ms)),
     task_event.AttemptYielded: wake_up.give_up_slot,
     task_event.AttemptParked: wake_up.park,
+    task_event.AttemptContinued: generation.continue_as_new,
     task_event.StepsRecorded: lambda task, _, _now_ms: Decision(task),
     task_event.DeliveryMissed: lambda task, _, now_ms: attempt_failure.undelivered(task, now_ms),
     task_event.TaskLost: lambda task, _, now_ms: attempt_failure.lose(

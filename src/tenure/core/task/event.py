@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.core.journal.entry import NewEntry
 from tenure.core.run.record import Yield
 from tenure.core.task.crash_guard import Loss
 from tenure.core.task.record import Reason
@@ -90,6 +91,18 @@ class AttemptParked(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The code of a run does not fit its journal, or the journal is full."""
 
     error: ErrorInfo
+
+
+class AttemptContinued(AttemptReport, frozen=True, kw_only=True, gc=False):
+    """A run begins anew with another input; ``kept`` are the first entries of its new journal.
+
+    Those are signals that nobody has taken, and a cancel that the run has not seen.
+    """
+
+    new_journal_id: str
+    input: bytes | None = None
+    encoding: str = ""
+    kept: tuple[NewEntry, ...] = ()
 
 
 class StepsRecorded(AttemptReport, frozen=True, kw_only=True, gc=False):
@@ -194,6 +207,7 @@ TaskEvent = (
     | AttemptDeferred
     | AttemptYielded
     | AttemptParked
+    | AttemptContinued
     | StepsRecorded
     | CancelSignalled
     | DeliveryMissed

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tenure.core.task.attempt import EXPIRED
 from tenure.core.task.effect import StopCause
 from tenure.core.task.event import (
+    AttemptContinued,
     AttemptDeferred,
     AttemptParked,
     AttemptReport,
@@ -33,7 +34,7 @@ _DISPATCHED: Final = TaskState.DISPATCHED
 _ACTIVITY: Final = TaskKind.ACTIVITY
 # Reports that no attempt of such a task can make.
 _FOREIGN: Final[dict[TaskKind, frozenset[type[AttemptReport]]]] = {
-    TaskKind.ACTIVITY: frozenset({AttemptYielded, AttemptParked, StepsRecorded}),
+    TaskKind.ACTIVITY: frozenset({AttemptYielded, AttemptParked, AttemptContinued, StepsRecorded}),
     TaskKind.WORKFLOW: frozenset({AttemptDeferred}),
 }
 

@@ -39,6 +39,7 @@ RULES: Final[dict[type[TaskEvent], Rule]] = {
     task_event.AttemptDeferred: _rule(_LIVE, _W, _C),
     task_event.AttemptYielded: _rule(frozenset({_D, _R, _C}), _P, _W, _H),
     task_event.AttemptParked: _rule(frozenset({_D, _R, _C}), _W, _H, _X),
+    task_event.AttemptContinued: _rule(frozenset({_D, _R, _C}), _P, _H),
     task_event.StepsRecorded: _rule(frozenset({_D, _R, _C}), _D, _R, _C),
     task_event.DeliveryMissed: _rule(frozenset({_D}), _P, _H),
     task_event.TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),

@@ -300,11 +300,14 @@ async def _add_woken(
     tx: Tx, ws: WorkingSet, woken: Sequence[Task], ready: dict[Group, list[Task]]
 ) -> None:
     """Let woken runs be assigned with the others; their rows were loaded without inputs."""
-    inputs = await task_table.look_inputs(tx, [(task.namespace, task.id) for task in woken])
+    # One that begins anew has its next input, which is not stored yet.
+    stored = [(task.namespace, task.id) for task in woken]
+    stored = [key for key in stored if key not in ws.tasks.reinput]
+    inputs = await task_table.look_inputs(tx, stored) if stored else {}
     for task in woken:
         key = (task.namespace, task.id)
-        if key in inputs:
-            content, size = inputs[key]
+        if key in inputs or key in ws.tasks.reinput:
+            content, size = inputs.get(key, (task.input, 0))
             given = replace(task, input=content, unread_bytes=size)
             ws.tasks[key] = given
             ready.setdefault((task.namespace, task.queue), []).append(given)

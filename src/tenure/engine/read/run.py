@@ -8,10 +8,12 @@ from tenure.core import check, limits
 from tenure.core.filter import ALL_RUNS, RunFilter
 from tenure.core.journal.entry import JournalPage
 from tenure.core.journal.numbering import JournalEnd
+from tenure.core.run import external_id
 from tenure.core.task.record import Task, TaskKind
 from tenure.engine.read.query import Page, PageRequest, find_task, list_tasks, read
 from tenure.engine.task.handler import not_found
 from tenure.errors import NotFound
+from tenure.store.table import external_id as external_table
 from tenure.store.table import journal as journal_table
 from tenure.store.transaction import Store, Tx
 
@@ -24,8 +26,29 @@ class RunView(msgspec.Struct, frozen=True, gc=False):
     journal_bytes: int
 
 
+async def run_named(store: Store, *, namespace: str, run_id: str) -> str:
+    """Return the id of the run that a caller names; ``external:<id>`` is looked up.
+
+    A live run comes first, then the one that ended last. Every other text is left to the check of
+    what is done with it.
+    """
+    if not run_id.startswith(external_id.PREFIX):
+        return run_id
+    wanted = external_id.check_id(run_id.removeprefix(external_id.PREFIX), "runId")
+    key = (check.namespace(namespace), wanted)
+
+    async def body(tx: Tx) -> str:
+        found = await external_table.find_external(tx, [key])
+        if not found:
+            raise not_found("Run", run_id)
+        return found[0].run_id
+
+    return await read(store, body)
+
+
 async def get_run(store: Store, *, namespace: str, run_id: str) -> RunView:
     """Return a run, live or finished."""
+    run_id = await run_named(store, namespace=namespace, run_id=run_id)
     key = (check.namespace(namespace), check.task_id(run_id, "runId"))
 
     async def body(tx: Tx) -> RunView:
@@ -46,6 +69,7 @@ async def list_runs(
 
 async def read_journal(store: Store, *, namespace: str, run_id: str, after: int = 0) -> JournalPage:
     """Return a page of the present journal of a run, behind a position."""
+    run_id = await run_named(store, namespace=namespace, run_id=run_id)
     key = (check.namespace(namespace), check.task_id(run_id, "runId"))
     check.integer(after, "after", 0, limits.ATTEMPT_MAX)
 

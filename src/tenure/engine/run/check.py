@@ -5,6 +5,7 @@ from __future__ import annotations
 from tenure.core import check as checks
 from tenure.core import limits
 from tenure.core.journal.entry import BY_HOLDER, NewEntry
+from tenure.core.run import external_id
 from tenure.core.run import start as run_start
 from tenure.engine.check import check_error, check_namespace, check_refs
 from tenure.engine.run import command as c
@@ -15,6 +16,8 @@ def start_run(command: c.StartRun) -> None:
     """Check a new run and the signals that come with it."""
     check_namespace(command.namespace)
     run_start.check_new(command.new)
+    if command.external_id:
+        external_id.check_id(command.external_id)
     if len(command.signals) > limits.START_SIGNALS_MAX:
         message = f"signals must be at most {limits.START_SIGNALS_MAX}"
         raise PayloadTooLarge(message, limit=limits.START_SIGNALS_MAX)

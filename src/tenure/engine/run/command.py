@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core.journal.entry import NewEntry
+from tenure.core.run.external_id import OnFinished, OnLive
 from tenure.core.task.record import NewTask
 from tenure.engine.command import Command
 from tenure.engine.task.command import Enqueued, EnqueueTasks, Reported
@@ -22,13 +23,25 @@ class NewSignal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     sender: str = ""
 
 
-class StartRun(Command[Enqueued], frozen=True, kw_only=True):
-    """Start a run; its signals are the first entries of its journal. A resend is marked."""
+class Started(Enqueued, frozen=True, gc=False):
+    """The answer for a start; a run that exists already may differ from what was asked for."""
+
+    content_differs: bool = False
+
+
+class StartRun(Command[Started], frozen=True, kw_only=True):
+    """Start a run; its signals are the first entries of its journal. A resend is marked.
+
+    With an external id that another run has, ``on_live`` or ``on_finished`` decides.
+    """
 
     namespace: str
     new: NewTask
     signals: tuple[NewSignal, ...] = ()
     is_resend: bool = False
+    external_id: str = ""
+    on_live: OnLive = OnLive.RETURN
+    on_finished: OnFinished = OnFinished.ALLOW
 
     @property
     def request(self) -> EnqueueTasks:

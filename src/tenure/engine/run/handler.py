@@ -18,9 +18,10 @@ from tenure.core.task.refusal import already_terminal
 from tenure.core.worker import decide as worker_rules
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.run import command as c
+from tenure.engine.run import external_id
 from tenure.engine.run.needs import signal_key
 from tenure.engine.task import handler as task_handler
-from tenure.engine.task.command import Enqueued, Reported
+from tenure.engine.task.command import Reported
 from tenure.engine.task.handler import not_found, reported
 from tenure.errors import IdempotencyConflict, Rejection
 from tenure.store.table.journal import Holder
@@ -29,16 +30,27 @@ from tenure.store.table.task import TaskKey
 _NOT_HERE: Final = "not_found"
 
 
-def start_run(ws: WorkingSet, command: c.StartRun) -> Enqueued:
-    """Store a run with an empty journal, or with the signals that it is started with."""
-    journal_id = ws.clock.new_id()
-    create = functools.partial(run_start.create, journal_id=journal_id)
+def start_run(ws: WorkingSet, command: c.StartRun) -> c.Started:
+    """Store a run with an empty journal, or with the signals that it is started with.
+
+    What repeats a request is found by its id or key first, then by the external id.
+    """
+    namespace, journal_id = command.namespace, ws.clock.new_id()
+    if not task_handler.is_known(ws, command.request):
+        found = external_id.found_instead(ws, command)
+        if found is not None:
+            return found
+    create = functools.partial(
+        run_start.create, journal_id=journal_id, external_id=command.external_id
+    )
     (answer,) = task_handler.take_new(ws, command.request, create)
     if answer.is_new:
-        key = (command.namespace, answer.task_id)
+        key = (namespace, answer.task_id)
         ws.journals.ends[key] = JournalEnd(journal_id)
         ws.append_entries(key, [_signal_entry(each) for each in command.signals])
-    return answer
+        if command.external_id:
+            external_id.give(ws, namespace, command.external_id, ws.tasks[key])
+    return c.Started(answer.task_id, answer.state, is_new=answer.is_new, outcome=answer.outcome)
 
 
 def _signal_entry(signal: c.NewSignal) -> NewEntry:

@@ -9,8 +9,10 @@ from tenure.store.table.lock_order import RowSets
 
 
 def start_run(needs: RowSets, command: c.StartRun) -> None:
-    """Look up key and id as for every new task."""
+    """Look up key and id as for every new task, and who has its external id."""
     task_needs.enqueue_tasks(needs, command.request)
+    if command.external_id:
+        needs.external_ids.wanted.add((command.namespace, command.external_id))
 
 
 def record_steps(needs: RowSets, command: c.RecordSteps) -> None:

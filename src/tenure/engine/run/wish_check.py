@@ -1,11 +1,12 @@
-"""The check of what a run says when it gives up its slot; reports of all tasks use it."""
+"""The checks of what a run says when its attempt ends; reports of all tasks use them."""
 
 from __future__ import annotations
 
 from tenure.core import check as checks
 from tenure.core import limits
 from tenure.core.run.record import Yield
-from tenure.errors import InvalidArgument
+from tenure.engine.task import command as c
+from tenure.errors import InvalidArgument, PayloadTooLarge
 
 
 def check_wish(value: Yield) -> None:
@@ -26,3 +27,21 @@ def check_wish(value: Yield) -> None:
         if each.since_ms:
             checks.instant_ms(each.since_ms, "waits")
     checks.integer(value.wait_count, "waitCount", 0, limits.ATTEMPT_MAX)
+
+
+def check_anew(value: c.Anew) -> None:
+    """Check with what a run begins anew; whether it keeps signals, only its journal tells."""
+    checks.integer(value.seen, "seen", 0, limits.ATTEMPT_MAX)
+    if value.input is not None:
+        checks.payload(value.input, "nextInput")
+    if value.encoding:
+        checks.name(value.encoding, "nextEncoding")
+    if len(value.keep) > limits.KEPT_SIGNALS_MAX:
+        message = f"keep must have at most {limits.KEPT_SIGNALS_MAX} positions"
+        raise PayloadTooLarge(message, limit=limits.KEPT_SIGNALS_MAX)
+    before = 0
+    for pos in value.keep:
+        if not before < pos <= value.seen:
+            message = "keep must have positions up to seen, each once, in ascending order"
+            raise InvalidArgument(message, field="keep")
+        before = pos

@@ -8,12 +8,13 @@ from tenure.core import check as checks
 from tenure.core import limits
 from tenure.core.task import enqueue
 from tenure.engine.check import check_error, check_namespace, check_refs
-from tenure.engine.run.wish_check import check_wish
+from tenure.engine.run.wish_check import check_anew, check_wish
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge
 
 _WITH_ERROR: Final = frozenset({c.FinishKind.FAILED, c.FinishKind.PARKED})
 _YIELDED: Final = c.FinishKind.YIELDED
+_CONTINUED: Final = c.FinishKind.CONTINUED
 # Most payloads are far below any limit.
 _SMALL_BYTES: Final = 65_536
 
@@ -89,6 +90,11 @@ def _outcome(item: c.Finish) -> None:
     elif item.kind is _YIELDED:
         message = "a run that yields needs the position that it has seen"
         raise InvalidArgument(message, field="seen")
+    if item.anew is not None:
+        check_anew(item.anew)
+    elif item.kind is _CONTINUED:
+        message = "a run that begins anew needs its next input"
+        raise InvalidArgument(message, field="nextInput")
 
 
 def complete_by_id(command: c.CompleteById) -> None:

@@ -106,16 +106,30 @@ class FinishKind(enum.StrEnum):
     DEFERRED = "deferred"
     YIELDED = "yielded"
     PARKED = "parked"
+    CONTINUED = "continued"
 
     # Enum's own hash is a Python function.
     __hash__ = str.__hash__
+
+
+class Anew(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """With what a run begins anew: its next input, and the signals that it has not taken.
+
+    ``keep`` are the positions of those up to ``seen``; all that is behind is kept in any case.
+    Without an ``encoding`` the input is encoded as the one before.
+    """
+
+    seen: int
+    keep: tuple[int, ...] = ()
+    input: bytes | None = None
+    encoding: str = ""
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The end of one attempt as its worker reports it.
 
     Without ``output_encoding`` an output is encoded as the input. A run that yields says with
-    what ``wish``, and one that parks with what ``error``.
+    what ``wish``, one that parks with what ``error``, and one that begins anew with what ``anew``.
     """
 
     task_id: str
@@ -125,6 +139,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     output_encoding: str = ""
     error: ErrorInfo | None = None
     wish: Yield | None = None
+    anew: Anew | None = None
 
 
 class FinishTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker import decide as worker_rules
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import WorkDone
+from tenure.engine.run import continuation
 from tenure.engine.task import command as c
 from tenure.engine.worker.judgement import still_sighted_ms
 from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection, Unavailable
@@ -76,6 +77,12 @@ def take_new(ws: WorkingSet, command: c.EnqueueTasks, create: Create) -> tuple[c
         ws.check_enabled(namespace)
         _take_in(ws, accepted, keyed)
     return tuple(answers)
+
+
+def is_known(ws: WorkingSet, command: c.EnqueueTasks) -> bool:
+    """Tell whether the one task of a request exists already, by its id or its key."""
+    (new,) = command.tasks
+    return _known(ws, command, new, {}) is not None
 
 
 def _take_in(
@@ -295,9 +302,14 @@ def _finish(
 ) -> c.ItemAnswer:
     decision: Decision | Rejection
     if key in ws.tasks:
+        refusal = continuation.refusal(ws, key, item, worker_id)
+        if refusal is not None:
+            return refusal
         event = _EVENTS[item.kind](ws, key, item, worker_id, needs_confirmed)
         decision = ws.apply(key, event)
         if isinstance(decision, Decision):
+            if item.anew is not None:
+                ws.tasks.reinput.add(key)
             return reported(decision.task)
         repeated = _first_answer(ws, key, item)
         if repeated is not None:
@@ -330,6 +342,7 @@ def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | 
 _UNRECORDED: Final[dict[c.FinishKind, Callable[[Task], bool]]] = {
     c.FinishKind.DEFERRED: lambda task: task.progress.is_async,
     c.FinishKind.YIELDED: lambda task: task.last_outcome in YIELDS,
+    c.FinishKind.CONTINUED: lambda task: task.last_outcome is Outcome.CONTINUED,
 }
 
 
@@ -349,6 +362,7 @@ _OUTCOMES: Final = {
     c.FinishKind.RELEASED: Outcome.RELEASED,
     c.FinishKind.YIELDED: Outcome.YIELDED,
     c.FinishKind.PARKED: Outcome.PARKED,
+    c.FinishKind.CONTINUED: Outcome.CONTINUED,
 }
 
 _Make = Callable[[WorkingSet, TaskKey, c.Finish, str | None, bool], TaskEvent]
@@ -389,6 +403,9 @@ _EVENTS: Final[dict[c.FinishKind, _Make]] = {
         worker_id=worker_id,
         needs_confirmed=needs,
         error=item.error or _NO_ERROR,
+    ),
+    c.FinishKind.CONTINUED: lambda ws, key, item, worker_id, needs: continuation.event(
+        ws, key, item, worker_id=worker_id, needs_confirmed=needs
     ),
 }
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tenure.engine.task import command as c
+from tenure.store.table.journal import Carried
 from tenure.store.table.lock_order import RowSets
 
 _YIELDED: Final = c.FinishKind.YIELDED
+_CONTINUED: Final = c.FinishKind.CONTINUED
 
 
 def enqueue_tasks(needs: RowSets, command: c.EnqueueTasks) -> None:
@@ -55,6 +57,10 @@ def finish_tasks(needs: RowSets, command: c.FinishTasks) -> None:
             # What is appended meanwhile may not write the row: only its lock tells.
             needs.tasks.locked.add(key)
             needs.journals.of_runs.add(key)
+        elif item.anew is not None and item.kind is _CONTINUED:
+            needs.tasks.locked.add(key)
+            needs.journals.of_runs.add(key)
+            needs.journals.carried[key] = Carried(item.anew.seen, item.anew.keep)
     if command.speaker is not None and command.worker_id is not None:
         needs.workers.spoken_for.add(command.worker_id)
 

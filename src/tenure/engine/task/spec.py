@@ -8,6 +8,12 @@ from tenure.engine.command_spec import CommandSpec
 from tenure.engine.task import check, handler, needs
 from tenure.engine.task import command as c
 
+
+def _bytes_of(end: c.Finish) -> int:
+    size = len(end.output or b"")
+    return size if end.anew is None else size + len(end.anew.input or b"")
+
+
 # A tuple without a type of its own: mypy compares each function with its kind of command.
 TASK_SPECS: Final = (
     CommandSpec(
@@ -45,7 +51,7 @@ TASK_SPECS: Final = (
         needs.finish_tasks,
         handler.finish_tasks,
         weigh=lambda command: len(command.items),
-        payload_bytes=lambda command: sum([len(each.output or b"") for each in command.items]),
+        payload_bytes=lambda command: sum([_bytes_of(each) for each in command.items]),
         is_awaited=True,
         can_be_single=True,
     ),

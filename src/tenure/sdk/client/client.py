@@ -10,6 +10,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
+from tenure.core.run.external_id import PREFIX, check_id
 from tenure.core.run.status import RunStatus
 from tenure.core.task.record import TaskState
 from tenure.errors import InvalidArgument
@@ -192,8 +193,10 @@ class Client:
         >>> run = await client.start(checkout, order)
         >>> receipt = await run.result()
 
-        ``checkout.with_options(idempotency_key="order-42")`` starts it once, however often this is
-        called.
+        ``checkout.with_options(id="order-42")`` gives the run an id of yours. While a run with this
+        id is live, its handle is returned; ``on_live="reject"`` raises ``AlreadyExists`` instead.
+        ``on_finished="return"`` or ``"reject"`` does the same if only finished runs have it. With
+        an ``idempotency_key`` the run is started once, however often this is called.
         """
         check_workflow(workflow)
         signature = workflow.signature
@@ -240,8 +243,16 @@ class Client:
     @overload
     def run_handle(self, run_id: str) -> RunHandle[Any]: ...
     def run_handle(self, run_id: str, *, result: Any = Any) -> RunHandle[Any]:
-        """Return a handle for the id of a run, without asking the server."""
-        _check(check.task_id, run_id, "run_id")
+        """Return a handle for the id of a run, without asking the server.
+
+        >>> run = client.run_handle("external:order-42")
+
+        ``external:`` and an id of yours is the live run with this id, or else the last one.
+        """
+        if run_id.startswith(PREFIX):
+            _check(check_id, run_id.removeprefix(PREFIX), "run_id")
+        else:
+            _check(check.task_id, run_id, "run_id")
         return RunHandle(self._state, run_id, result)
 
     async def list_runs(
@@ -251,9 +262,12 @@ class Client:
         queue: str = "",
         type: str = "",
         labels: Mapping[str, str] | None = None,
+        id: str = "",
         limit: int | None = None,
     ) -> AsyncIterator[RunDescription]:
         """Iterate over runs, newest first, without their payloads; pages are loaded as needed.
+
+        ``id`` is what the ids that their users chose begin with.
 
         >>> async for run in client.list_runs(status="parked", type="checkout"):
         ...     ...
@@ -264,6 +278,7 @@ class Client:
             workflow_type=type,
             filter_status=run_view.status_name(status),
             labels=labels or {},
+            external_id_prefix=id,
         )
         left = limit
         while left is None or left > 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from tenure.core.run.external_id import PREFIX
 from tenure.core.run.status import RunStatus
 from tenure.sdk import failure
 from tenure.sdk.client import method as m
@@ -30,7 +31,7 @@ class RunHandle(Generic[R_co]):
 
     __slots__ = ("_result", "_state", "run_id")
     run_id: str
-    """The id of the run."""
+    """The id of the run, or ``external:`` and the id that its user chose."""
 
     def __init__(self, state: ClientState, run_id: str, result: UserValue) -> None:
         """Use ``Client.start`` or ``Client.run_handle``; ``result`` is a workflow or a type."""
@@ -55,7 +56,7 @@ class RunHandle(Generic[R_co]):
         ``on_progress`` is called with each new progress of the run.
         """
         limit_s = None if timeout is None else seconds(timeout, "timeout")
-        wait = ResultWait(self._state, self.run_id, noun=failure.RUN)
+        wait = ResultWait(self._state, await self._own_id(), noun=failure.RUN)
         result = await wait.end(limit_s, on_progress)
         wanted = self._result
         if isinstance(wanted, Workflow):
@@ -125,7 +126,7 @@ class RunHandle(Generic[R_co]):
 
     async def explain(self) -> Explanation:
         """Return why the run does not go on now: the decisive reason first, with what to do."""
-        return await self._state.explain(self.run_id)
+        return await self._state.explain(await self._own_id())
 
     async def cancel(self, reason: str = "") -> None:
         """Ask the run to end: its code gets a ``CancelledError`` and may clean up."""
@@ -157,6 +158,11 @@ class RunHandle(Generic[R_co]):
     def _at(self, client: Client) -> RunHandle[R_co]:
         """Return the same run as another client sees it."""
         return RunHandle(client._state, self.run_id, self._result)  # noqa: SLF001 (of one package)
+
+    async def _own_id(self) -> str:
+        """Return the id of the run itself, also if the handle has the one that its user chose."""
+        is_external = self.run_id.startswith(PREFIX)
+        return (await self._get()).run_id if is_external else self.run_id
 
     async def _get(self) -> pb.WorkflowRun:
         request = pb.GetWorkflowRunRequest(namespace_id=self._state.namespace, run_id=self.run_id)

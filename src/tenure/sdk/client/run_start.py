@@ -34,6 +34,9 @@ class RunStart(msgspec.Struct, frozen=True):
             idempotency_key=options.idempotency_key,
             options=options.to_wire(self.input.encoding),
             labels=options.labels,
+            external_id=options.id,
+            on_live=options.on_live.upper(),
+            on_finished=options.on_finished.upper(),
         )
         if options.priority != PRIORITY_DEFAULT:
             request.priority = options.priority

@@ -36,10 +36,11 @@ class RunWait(msgspec.Struct, frozen=True):
 class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run stands. Instants are the server's; None means not yet.
 
-    ``state`` is what the run has published. ``park_error`` says why a parked run waits, and
-    ``wake_at`` when it is tried again; a run that sleeps wakes up then. In lists ``input``,
-    ``output``, ``state``, ``entry_count`` and ``journal_bytes`` are left out. ``damaged`` names the
-    parts that the server left out because their stored data has changed.
+    ``id`` is the one that its user chose, ``parent_id`` the run that made it, and ``root_run_id``
+    the first of that tree. ``state`` is what the run has published. ``park_error`` says why a
+    parked run waits, and ``wake_at`` when it is tried again; a run that sleeps wakes up then. In
+    lists ``input``, ``output``, ``state`` and the size of the journal are left out. ``damaged``
+    names the parts that the server left out because their stored data has changed.
     """
 
     run_id: str
@@ -53,6 +54,10 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str = ""
     labels: dict[str, str] = {}
     idempotency_key: str = ""
+    id: str = ""
+    parent_id: str = ""
+    root_run_id: str = ""
+    retry_of: str = ""
     input: Payload | None = None
     output: Payload | None = None
     state: Payload | None = None
@@ -92,6 +97,10 @@ def run_description(run: pb.WorkflowRun, converter: Converter) -> RunDescription
         worker_id=run.worker_id,
         labels=dict(run.labels),
         idempotency_key=run.idempotency_key,
+        id=run.external_id,
+        parent_id=run.parent_id,
+        root_run_id=run.root_run_id,
+        retry_of=run.retry_of,
         input=Payload(encoding, run.input) if run.input else None,
         output=Payload(run.output_encoding or encoding, run.output) if run.output else None,
         state=published(run),

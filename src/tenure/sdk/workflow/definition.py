@@ -25,6 +25,7 @@ from typing import (
 from msgspec.structs import replace
 
 from tenure.core import check
+from tenure.core.run.external_id import OnFinished, OnLive, check_id
 from tenure.errors import InvalidArgument
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import (
@@ -64,6 +65,9 @@ class OneRunSettings(RunSettings, total=False):
     delay: Duration
     run_at: datetime
     idempotency_key: str
+    id: str
+    on_live: Literal["return", "reject"]
+    on_finished: Literal["allow", "return", "reject"]
 
 
 class WorkflowSettings(RunSettings, total=False):
@@ -73,10 +77,17 @@ class WorkflowSettings(RunSettings, total=False):
 
 
 class WorkflowOptions(SharedOptions, frozen=True, kw_only=True):
-    """Checked settings; a timeout of 0 is not set, and without a policy a run is not retried."""
+    """Checked settings; a timeout of 0 is not set, and without a policy a run is not retried.
+
+    ``id`` is the user's own id of a run, and ``on_live`` and ``on_finished`` say what a start does
+    if a live run or only finished ones have it.
+    """
 
     timeout_ms: int = 0
     retry: RetryPolicy | None = None
+    id: str = ""
+    on_live: str = OnLive.RETURN
+    on_finished: str = OnFinished.ALLOW
 
     def changed(self, settings: Mapping[str, Any]) -> WorkflowOptions:
         """Return a copy with other settings; raise ``ValueError`` for bad ones."""
@@ -90,7 +101,18 @@ class WorkflowOptions(SharedOptions, frozen=True, kw_only=True):
         if changed.retry is not None:
             retry_to_wire(changed.retry)
         changed.check_shared()
+        changed.check_id()
         return changed
+
+    def check_id(self) -> None:
+        """Raise ``ValueError`` for a bad id of a run, or what a start does with it."""
+        try:
+            if self.id:
+                check_id(self.id, "id")
+            OnLive(self.on_live)
+            OnFinished(self.on_finished)
+        except InvalidArgument as error:
+            raise ValueError(error.message) from None
 
     def to_wire(self, encoding: str) -> task_pb2.TaskOptions:
         """Return what all runs with these options share on the wire."""

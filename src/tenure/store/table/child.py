@@ -59,7 +59,7 @@ async def read_children(
 
 async def find_external(tx: Tx, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return the live runs that have external ids, by (namespace, external id)."""
-    rows = cast("Sequence[AnyRow]", await tx.each("find_external", sorted(names)))
+    rows = cast("Sequence[AnyRow]", await tx.each("find_live_external", sorted(names)))
     return {(row[0], row[1]): row[2] for row in rows}
 
 

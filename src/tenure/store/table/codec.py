@@ -257,6 +257,13 @@ def task_updated(task: Task) -> tuple[object, ...]:
     )
 
 
+def input_replaced(task: Task) -> tuple[object, ...]:
+    """Return the parameters of ``replace_inputs``."""
+    _, spec, spec_checksum = spec_to(task.spec)
+    given = checksum(task.input or b"", spec_checksum)
+    return task.namespace, task.id, spec, task.input, given
+
+
 def task_finished(task: Task) -> tuple[object, ...]:
     """Return the parameters of ``finish_tasks``; ``version`` is the one that was read."""
     progress = progress_checksum = None

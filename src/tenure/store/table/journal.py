@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EntryKey = tuple[str, int]
 """(journal, position)"""
+json_encode = msgspec.json.Encoder().encode
+_CARRIED = frozenset({EntryKind.SIGNAL, EntryKind.CANCEL})
 _KINDS = {kind.value: kind for kind in EntryKind}
 
 
@@ -48,6 +50,17 @@ class StepRef(msgspec.Struct, frozen=True, gc=False):
     key: TaskKey
     attempt: int
     first_no: int
+
+
+class Carried(msgspec.Struct, frozen=True, gc=False):
+    """What a run that begins anew takes along: signals at positions, and all behind another."""
+
+    seen: int
+    keep: tuple[int, ...] = ()
+
+    def has(self, pos: int) -> bool:
+        """Tell whether the signal at a position goes along."""
+        return pos > self.seen or pos in self.keep
 
 
 def entry_from(row: AnyRow) -> Entry:
@@ -112,6 +125,19 @@ async def _read_entries(tx: Tx, after_of: Mapping[str, int]) -> dict[str, list[E
     return found
 
 
+async def read_carried(tx: Tx, wanted: Mapping[str, Carried]) -> dict[str, list[Entry]]:
+    """Read the signals and cancels of journals that their runs take along."""
+    given = [
+        (journal_id, day_of(journal_id), each.seen, json_encode(each.keep).decode())
+        for journal_id, each in sorted(wanted.items())
+    ]
+    found: dict[str, list[Entry]] = {}
+    for row in await tx.each("read_carried", given):
+        entry = entry_from(row)
+        found.setdefault(entry.journal_id, []).append(entry)
+    return found
+
+
 async def insert_entries(tx: Tx, entries: Sequence[tuple[Entry, Holder]]) -> None:
     """Append what holders report; a run that is not theirs any more loses the fence."""
     rows = [inserted(each, holder) for each, holder in entries]
@@ -165,13 +191,16 @@ class JournalRows(RowSet[EntryKey, Entry]):
     ``of_runs`` are the runs whose ends are wanted, and ``reports`` what their holders report: of
     what was reported before the places are read. An end is remembered with the row of its run, and
     counts only as long as that copy is used; a stale one meets a position that is taken. ``ends``
-    move with what is appended, and ``found_ends`` stay as they were.
+    move with what is appended, and ``found_ends`` stay as they were. ``carried`` is what runs take
+    along that begin anew, and ``kept`` what is stored of it.
     """
 
     __slots__ = (
+        "carried",
         "ends",
         "found_ends",
         "holders",
+        "kept",
         "of_runs",
         "places",
         "remembered",
@@ -186,6 +215,8 @@ class JournalRows(RowSet[EntryKey, Entry]):
         super().__init__()
         self.of_runs: set[TaskKey] = set()
         self.reports: list[StepRef] = []
+        self.carried: dict[TaskKey, Carried] = {}
+        self.kept: dict[TaskKey, list[Entry]] = {}
         self.remembered: Mapping[TaskKey, JournalEnd] = {}
         self.ends: dict[TaskKey, JournalEnd] = {}
         self.found_ends: dict[TaskKey, JournalEnd] = {}
@@ -215,6 +246,27 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 self.ends[unknown[journal_id]] = end
         self.found_ends = dict(self.ends)
         await self._load_places(tx)
+        await self._load_kept(tx)
+
+    async def _load_kept(self, tx: Tx) -> None:
+        """Read what runs take along that begin anew; they are locked."""
+        runs = {self.ends[key].journal_id: key for key in self.carried if key in self.ends}
+        if runs:
+            wanted = {journal_id: self.carried[key] for journal_id, key in runs.items()}
+            for journal_id, entries in (await read_carried(tx, wanted)).items():
+                self.kept[runs[journal_id]] = entries
+
+    def carried_by(self, key: TaskKey) -> list[Entry]:
+        """Return what a run takes along, with what this batch has appended."""
+        if key not in self.ends or key not in self.carried:
+            return []
+        journal_id, wanted = self.ends[key].journal_id, self.carried[key]
+        fresh = [
+            entry
+            for entry in self.new.values()
+            if entry.journal_id == journal_id and entry.kind in _CARRIED and wanted.has(entry.pos)
+        ]
+        return self.kept.get(key, []) + fresh
 
     async def _load_places(self, tx: Tx) -> None:
         """Look up where entries stand that were reported before."""

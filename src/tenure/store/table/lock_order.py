@@ -9,6 +9,7 @@ from tenure.store.table.access import AccessRows, AuditRows
 from tenure.store.table.child import ChildRows
 from tenure.store.table.closing import ClosingRows
 from tenure.store.table.group import GroupRows
+from tenure.store.table.external_id import ExternalIdRows
 from tenure.store.table.idempotency import KeyRows
 from tenure.store.table.journal import JournalRows
 from tenure.store.table.lease import LeaseRows
@@ -29,6 +30,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     ReceiverRows,
     LeaseRows,
     KeyRows,
+    ExternalIdRows,
     TaskRows,
     ChildRows,
     GroupRows,
@@ -59,6 +61,7 @@ class RowSets:
         self.receivers: ReceiverRows = rows[ReceiverRows]
         self.leases: LeaseRows = rows[LeaseRows]
         self.keys: KeyRows = rows[KeyRows]
+        self.external_ids: ExternalIdRows = rows[ExternalIdRows]
         self.tasks: TaskRows = rows[TaskRows]
         self.children: ChildRows = rows[ChildRows]
         self.groups: GroupRows = rows[GroupRows]

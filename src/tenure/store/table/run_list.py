@@ -54,4 +54,5 @@ def _given(namespace: str, where: RunFilter) -> tuple[object, ...]:
         codec.labels_to(where.labels),
         where.created_from_ms or 0,
         INSTANT_MS_MAX + 1 if created_to_ms is None else created_to_ms,
+        where.external_id_prefix,
     )

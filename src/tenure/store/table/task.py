@@ -172,6 +172,7 @@ class TaskRows(RowSet[TaskKey, Task]):
     with them everything else that belongs to runs: so batches that end each other's children wait
     in one order. Others are found by who holds them (``held_of`` a worker, at the most so many) or
     because their timer has fired.
+    ``reinput`` are runs that begin anew with another input.
     """
 
     __slots__ = (
@@ -186,6 +187,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         "held_of",
         "locked",
         "parents",
+        "reinput",
         "window",
     )
 
@@ -204,6 +206,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.held_of: dict[str, int] = {}
         self.held: dict[str, list[TaskKey]] = {}
         self.control: dict[str, ControlGroup] = {}
+        self.reinput: set[TaskKey] = set()
         self.due_max = 0
         self.due: list[TaskKey] = []
 
@@ -315,16 +318,24 @@ class TaskRows(RowSet[TaskKey, Task]):
             if finished:
                 # The end of a row keeps the journal that the row has.
                 await self._renew_journals(tx, finished)
+                await self._replace_inputs(tx, finished)
                 await finish_tasks(tx, finished)
             if live:
                 await update_tasks(tx, live)
                 await self._renew_journals(tx, live)
+                await self._replace_inputs(tx, live)
         if self.new:
             finished, live = _split(self.new)
             if live:
                 await insert_tasks(tx, live)
             if finished:
                 await insert_finished(tx, finished)
+
+    async def _replace_inputs(self, tx: Tx, tasks: Sequence[Task]) -> None:
+        """Store the inputs with which runs begin anew."""
+        given = [task for task in tasks if (task.namespace, task.id) in self.reinput]
+        if given:
+            await tx.each("replace_inputs", [codec.input_replaced(task) for task in given])
 
     async def _renew_journals(self, tx: Tx, tasks: Sequence[Task]) -> None:
         """Give runs that begin anew their new journals, of which no other write knows."""

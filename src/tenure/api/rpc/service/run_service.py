@@ -15,6 +15,13 @@ from tenure.engine.read import run as run_read
 from tenure.engine.run import command as c
 from tenure.v1 import workflow_service_pb2 as pb
 
+_OfRun = (
+    pb.CancelWorkflowRunRequest
+    | pb.SignalWorkflowRunRequest
+    | pb.ResumeWorkflowRunRequest
+    | pb.TerminateWorkflowRunRequest
+)
+
 
 class RunService(EngineService):
     """The life of runs, as clients and operators see it."""
@@ -35,6 +42,9 @@ class RunService(EngineService):
             new=run_view.new_run(request, run_id, self._run_specs),
             signals=tuple(run_view.signal(each) for each in request.signals),
             is_resend=request.is_resend,
+            external_id=request.external_id,
+            on_live=run_view.on_live(request.on_live),
+            on_finished=run_view.on_finished(request.on_finished),
         )
         self._allowance.enqueues.take(namespace)
         answer = await self._engine.submit(command)
@@ -42,6 +52,7 @@ class RunService(EngineService):
             run_id=answer.task_id,
             already_exists=not answer.is_new,
             status=run_view.STATUSES[status_at(answer.state, answer.outcome)],
+            content_differs=answer.content_differs,
         )
 
     async def GetWorkflowRun(
@@ -87,9 +98,8 @@ class RunService(EngineService):
         self, request: pb.CancelWorkflowRunRequest, context: Context
     ) -> empty_pb2.Empty:
         """Ask a run to end; its code may clean up."""
-        command = c.CancelRun(
-            namespace=scope(request.namespace_id), run_id=request.run_id, reason=request.reason
-        )
+        namespace, run_id = await self._named(request)
+        command = c.CancelRun(namespace=namespace, run_id=run_id, reason=request.reason)
         await self._engine.submit(command)
         return empty_pb2.Empty()
 
@@ -97,10 +107,9 @@ class RunService(EngineService):
         self, request: pb.SignalWorkflowRunRequest, context: Context
     ) -> pb.SignalWorkflowRunResponse:
         """Send a signal to a run; one with an id is recorded once."""
+        namespace, run_id = await self._named(request)
         command = c.SignalRun(
-            namespace=scope(request.namespace_id),
-            run_id=request.run_id,
-            signal=run_view.signal(request.signal),
+            namespace=namespace, run_id=run_id, signal=run_view.signal(request.signal)
         )
         # It is stored like a task is.
         self._allowance.enqueues.take(command.namespace)
@@ -111,15 +120,25 @@ class RunService(EngineService):
         self, request: pb.ResumeWorkflowRunRequest, context: Context
     ) -> pb.ChangeWorkflowRunResponse:
         """Let a paused run go on, and try a parked one at once."""
-        command = c.ResumeRun(namespace=scope(request.namespace_id), run_id=request.run_id)
+        namespace, run_id = await self._named(request)
+        command = c.ResumeRun(namespace=namespace, run_id=run_id)
         return await self._change(command)
 
     async def TerminateWorkflowRun(
         self, request: pb.TerminateWorkflowRunRequest, context: Context
     ) -> pb.ChangeWorkflowRunResponse:
         """End a run without asking its code."""
-        command = c.TerminateRun(namespace=scope(request.namespace_id), run_id=request.run_id)
+        namespace, run_id = await self._named(request)
+        command = c.TerminateRun(namespace=namespace, run_id=run_id)
         return await self._change(command)
+
+    async def _named(self, request: _OfRun) -> tuple[str, str]:
+        """Return the namespace and the run of a request, which may name it by its external id."""
+        namespace = scope(request.namespace_id)
+        run_id = await run_read.run_named(
+            self._engine.store, namespace=namespace, run_id=request.run_id
+        )
+        return namespace, run_id
 
     async def _change(self, command: c.ResumeRun | c.TerminateRun) -> pb.ChangeWorkflowRunResponse:
         answer = await self._engine.submit(command)
@@ -135,4 +154,5 @@ def _filter(request: pb.ListWorkflowRunsRequest) -> RunFilter:
         labels=dict(request.labels),
         created_from_ms=run_view.given_instant_ms(request, "created_from"),
         created_to_ms=run_view.given_instant_ms(request, "created_to"),
+        external_id_prefix=request.external_id_prefix,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 from msgspec.structs import replace
@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from tenure.api.rpc.view import task_view
 from tenure.api.rpc.view.worker_view import instant, milliseconds
 from tenure.core import limits
-from tenure.core.run.record import NOT_BEGUN, Wait
+from tenure.core.run.external_id import OnFinished, OnLive
+from tenure.core.run.record import NOT_BEGUN, RunLink, Wait
 from tenure.core.run.status import RunStatus, status_of
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import RetryPolicy
@@ -23,6 +24,7 @@ from tenure.v1 import workflow_service_pb2 as pb
 STATUSES: Final = {
     each: pb.WorkflowStatus.Value(f"WORKFLOW_STATUS_{each.name}") for each in RunStatus
 }
+Choice = TypeVar("Choice", OnLive, OnFinished)
 # A failure of its code would be replayed: a run begins anew only if its client wants that.
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
 
@@ -38,6 +40,24 @@ def status(text: str) -> RunStatus | None:
         raise InvalidArgument(
             f"filter_status must be one of {names}", field="filterStatus"
         ) from None
+
+
+def on_live(text: str) -> OnLive:
+    """Return what a start does if a live run has its external id; empty is the default."""
+    return _choice(OnLive, text or OnLive.RETURN, "onLive")
+
+
+def on_finished(text: str) -> OnFinished:
+    """Return what a start does if only finished runs have its external id."""
+    return _choice(OnFinished, text or OnFinished.ALLOW, "onFinished")
+
+
+def _choice(kind: type[Choice], text: str, field: str) -> Choice:
+    try:
+        return kind(text.lower())
+    except ValueError:
+        names = ", ".join(each.name for each in kind)
+        raise InvalidArgument(f"{field} must be one of {names}", field=field) from None
 
 
 def given_instant_ms(message: Message, name: str) -> int | None:
@@ -111,12 +131,22 @@ def listed(task: Task) -> pb.WorkflowRun:
         run_at=instant(task.run_at_ms),
         damaged=task.damaged,
         is_pause_requested=progress.pause_wanted,
+        retry_of=spec.retry_of,
     )
+    if task.link is not None:
+        _add_place(made, task.link)
     if task.state is TaskState.WAITING:
         # Of others it is what they waited for the last time.
         made.waits.extend(_wait(each) for each in run.waits)
         made.wait_count = run.wait_count
     return made
+
+
+def _add_place(made: pb.WorkflowRun, link: RunLink) -> None:
+    """Show the id that its user chose, and the run that made it."""
+    made.external_id = link.external_id or ""
+    place = link.place
+    made.parent_id, made.root_run_id = place.run_id, place.root_run_id
 
 
 def _wait(wait: Wait) -> task_pb2.Wait:

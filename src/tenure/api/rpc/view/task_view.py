@@ -165,6 +165,16 @@ def finish(message: task_pb2.TaskFinish) -> c.Finish:
         output_encoding=message.output_encoding,
         error=error_info(message.error) if message.HasField("error") else None,
         wish=_wish(message) if kind is c.FinishKind.YIELDED else None,
+        anew=_anew(message) if kind is c.FinishKind.CONTINUED else None,
+    )
+
+
+def _anew(message: task_pb2.TaskFinish) -> c.Anew:
+    return c.Anew(
+        seen=message.seen,
+        keep=tuple(message.keep),
+        input=message.next_input if message.HasField("next_input") else None,
+        encoding=message.next_encoding,
     )
 
 

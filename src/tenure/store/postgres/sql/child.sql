@@ -31,7 +31,7 @@ CROSS JOIN LATERAL (
     LIMIT CAST(:amount AS integer)
 ) AS t;
 
--- name: find_external(namespace, external_id)
+-- name: find_live_external(namespace, external_id)
 -- The live runs that have external ids.
 SELECT d.namespace, d.external_id, CAST(t.id AS text)
 FROM unnest(CAST(:namespace AS text[]), CAST(:external_id AS text[])) AS d (namespace, external_id)

@@ -44,6 +44,28 @@ WHERE held.attempt = g.attempt AND held.worker_id = g.worker_id
 ON CONFLICT DO NOTHING
 RETURNING pos;
 
+-- name: read_carried(journal_id, day, seen, keep)
+-- Signals and cancels that a run takes along: those that it names, and all behind a position.
+SELECT CAST(d.journal_id AS text), e.*
+FROM unnest(
+    CAST(:journal_id AS uuid[]), CAST(:day AS integer[]), CAST(:seen AS integer[]),
+    CAST(:keep AS text[])
+) AS d (journal_id, day, seen, keep)
+CROSS JOIN LATERAL (
+    SELECT c.pos, c.at_ms, c.total_bytes, c.attempt, c.no, c.kind, c.key, c.body
+    FROM journal AS c
+    WHERE c.journal_id = d.journal_id AND c.day = d.day
+      AND c.kind IN (4, 5)
+      AND (
+          c.pos > d.seen
+          OR c.pos IN (
+              SELECT CAST(k.pos AS integer)
+              FROM jsonb_array_elements_text(CAST(d.keep AS jsonb)) AS k (pos)
+          )
+      )
+    ORDER BY c.pos
+) AS e;
+
 -- name: read_entries(journal_id, day, after_pos, amount, bytes_max)
 -- Pages: so many entries behind a position, of which the first is there however large it is.
 SELECT CAST(d.journal_id AS text), e.*
@@ -114,3 +136,13 @@ FROM unnest(
     CAST(:old_journal_id AS uuid[])
 ) AS g (namespace, id, journal_id, old_journal_id)
 WHERE t.namespace = g.namespace AND t.id = g.id AND t.journal_id = g.old_journal_id;
+
+-- name: replace_inputs(namespace, id, spec, input, input_checksum)
+-- Of runs that begin anew, whose rows this transaction has locked.
+UPDATE tasks AS t
+SET spec = g.spec, input = g.input, input_checksum = g.input_checksum
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:spec AS bytea[]),
+    CAST(:input AS bytea[]), CAST(:input_checksum AS bigint[])
+) AS g (namespace, id, spec, input, input_checksum)
+WHERE t.namespace = g.namespace AND t.id = g.id;

@@ -1,4 +1,4 @@
--- name: count_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, seen_max)
+-- name: count_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, external_id_prefix, seen_max)
 -- As count_finished_tasks, over the index of runs.
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
 FROM (
@@ -8,6 +8,10 @@ FROM (
         AND (CAST(:state AS text) = '' OR state IN (:state, :other_state))
         AND (CAST(:outcome AS text) = '' OR last_outcome = :outcome)
         AND (CAST(:labels AS text) = '{}' OR coalesce(labels @> CAST(:labels AS jsonb), false))
+        AND (
+            CAST(:external_id_prefix AS text) = ''
+            OR coalesce(starts_with(external_id, :external_id_prefix), false)
+        )
         AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed
     FROM history
     WHERE journal_id IS NOT NULL AND namespace = :namespace
@@ -15,7 +19,7 @@ FROM (
     LIMIT CAST(:seen_max AS integer)
 ) AS s;
 
--- name: count_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, seen_max)
+-- name: count_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, external_id_prefix, seen_max)
 -- As count_live_tasks, over the index of runs.
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
 FROM (
@@ -25,6 +29,10 @@ FROM (
         AND (CAST(:state AS text) = '' OR state IN (:state, :other_state))
         AND (CAST(:outcome AS text) = '' OR last_outcome = :outcome)
         AND (CAST(:labels AS text) = '{}' OR coalesce(labels @> CAST(:labels AS jsonb), false))
+        AND (
+            CAST(:external_id_prefix AS text) = ''
+            OR coalesce(starts_with(external_id, :external_id_prefix), false)
+        )
         AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed
     FROM tasks
     WHERE journal_id IS NOT NULL AND namespace = :namespace
@@ -46,7 +54,28 @@ FROM (
 ) AS s
 GROUP BY s.state;
 
--- name: find_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, before_id, seen_max, amount)
+-- name: find_external(namespace, external_id)
+-- Of a live run; if there is none, of the one that ended last.
+SELECT e.namespace, e.external_id, CAST(e.id AS text), e.input, e.place
+FROM unnest(CAST(:namespace AS text[]), CAST(:external_id AS text[])) AS d (namespace, external_id)
+CROSS JOIN LATERAL (
+    SELECT * FROM (
+        SELECT t.namespace, t.external_id, t.id, t.input, 0 AS place
+        FROM tasks AS t
+        WHERE t.namespace = d.namespace AND t.external_id = d.external_id
+        UNION ALL (
+            SELECT h.namespace, h.external_id, h.id, h.input, 1
+            FROM history AS h
+            WHERE h.namespace = d.namespace AND h.external_id = d.external_id
+            ORDER BY h.finished_at_ms DESC, h.id DESC
+            LIMIT 1
+        )
+    ) AS f
+    ORDER BY f.place
+    LIMIT 1
+) AS e;
+
+-- name: find_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, external_id_prefix, before_id, seen_max, amount)
 -- As find_finished_tasks, over the index of runs.
 SELECT CAST(s.id AS text), s.is_listed, s.place
 FROM (
@@ -57,6 +86,10 @@ FROM (
         AND (CAST(:state AS text) = '' OR state IN (:state, :other_state))
         AND (CAST(:outcome AS text) = '' OR last_outcome = :outcome)
         AND (CAST(:labels AS text) = '{}' OR coalesce(labels @> CAST(:labels AS jsonb), false))
+        AND (
+            CAST(:external_id_prefix AS text) = ''
+            OR coalesce(starts_with(external_id, :external_id_prefix), false)
+        )
         AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed,
         row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
     FROM history
@@ -67,7 +100,7 @@ FROM (
 WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
 LIMIT CAST(:amount AS integer);
 
--- name: find_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, before_id, seen_max, amount)
+-- name: find_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, external_id_prefix, before_id, seen_max, amount)
 -- As find_live_tasks, over the index of runs.
 SELECT CAST(s.id AS text), s.is_listed, s.place
 FROM (
@@ -78,6 +111,10 @@ FROM (
         AND (CAST(:state AS text) = '' OR state IN (:state, :other_state))
         AND (CAST(:outcome AS text) = '' OR last_outcome = :outcome)
         AND (CAST(:labels AS text) = '{}' OR coalesce(labels @> CAST(:labels AS jsonb), false))
+        AND (
+            CAST(:external_id_prefix AS text) = ''
+            OR coalesce(starts_with(external_id, :external_id_prefix), false)
+        )
         AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed,
         row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
     FROM tasks

@@ -19,7 +19,7 @@ WHERE parent_id IS NOT NULL
 ORDER BY id
 LIMIT :amount;
 
--- name: find_external(namespace, external_id)
+-- name: find_live_external(namespace, external_id)
 -- The live runs that have external ids.
 SELECT namespace, external_id, id
 FROM tasks INDEXED BY tasks_external

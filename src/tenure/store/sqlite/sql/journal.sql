@@ -41,6 +41,16 @@ WHERE t.namespace = n.namespace
   AND t.worker_id = n.worker_id
 ON CONFLICT DO NOTHING;
 
+-- name: read_carried(journal_id, day, seen, keep)
+-- Signals and cancels that a run takes along: those that it names, and all behind a position.
+SELECT journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body
+FROM journal
+WHERE journal_id = :journal_id
+  AND :day IS NOT NULL
+  AND kind IN (4, 5)
+  AND (pos > :seen OR pos IN (SELECT value FROM json_each(:keep)))
+ORDER BY pos;
+
 -- name: read_entries(journal_id, day, after_pos, amount, bytes_max)
 -- Pages: so many entries behind a position, of which the first is there however large it is.
 SELECT journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body
@@ -87,3 +97,8 @@ WHERE journal_id = :journal_id AND :day IS NOT NULL AND attempt = :attempt AND n
 -- Of runs that begin anew, whose rows this transaction has written. Nobody reads the old entries.
 UPDATE tasks SET journal_id = :journal_id WHERE namespace = :namespace AND id = :id;
 DELETE FROM journal WHERE journal_id = :old_journal_id;
+
+-- name: replace_inputs(namespace, id, spec, input, input_checksum)
+-- Of runs that begin anew, whose rows this transaction has locked.
+UPDATE tasks SET spec = :spec, input = :input, input_checksum = :input_checksum
+WHERE namespace = :namespace AND id = :id;

@@ -1,4 +1,4 @@
--- name: count_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, seen_max)
+-- name: count_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, external_id_prefix, seen_max)
 -- As count_finished_tasks, over the index of runs.
 SELECT coalesce(sum(s.is_listed), 0), count(*)
 FROM (
@@ -16,6 +16,10 @@ FROM (
                 WHERE own.key = wanted.key AND own.value = wanted.value
             )
         )
+        AND (
+            :external_id_prefix = ''
+            OR coalesce(instr(external_id, :external_id_prefix) = 1, false)
+        )
         AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed
     FROM history AS r INDEXED BY history_runs
     WHERE journal_id IS NOT NULL AND namespace = :namespace
@@ -23,7 +27,7 @@ FROM (
     LIMIT :seen_max
 ) AS s;
 
--- name: count_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, seen_max)
+-- name: count_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, external_id_prefix, seen_max)
 -- As count_live_tasks, over the index of runs.
 SELECT coalesce(sum(s.is_listed), 0), count(*)
 FROM (
@@ -40,6 +44,10 @@ FROM (
                 FROM json_each(r.labels) AS own
                 WHERE own.key = wanted.key AND own.value = wanted.value
             )
+        )
+        AND (
+            :external_id_prefix = ''
+            OR coalesce(instr(external_id, :external_id_prefix) = 1, false)
         )
         AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed
     FROM tasks AS r INDEXED BY tasks_runs
@@ -62,7 +70,25 @@ FROM (
 ) AS s
 GROUP BY s.state;
 
--- name: find_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, before_id, seen_max, amount)
+-- name: find_external(namespace, external_id)
+-- Of a live run; if there is none, of the one that ended last.
+SELECT * FROM (
+    SELECT namespace, external_id, id, input, 0 AS place
+    FROM tasks
+    WHERE namespace = :namespace AND external_id = :external_id
+    UNION ALL
+    SELECT * FROM (
+        SELECT namespace, external_id, id, input, 1
+        FROM history
+        WHERE namespace = :namespace AND external_id = :external_id
+        ORDER BY finished_at_ms DESC, id DESC
+        LIMIT 1
+    )
+)
+ORDER BY place
+LIMIT 1;
+
+-- name: find_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, external_id_prefix, before_id, seen_max, amount)
 -- As find_finished_tasks, over the index of runs.
 SELECT s.id, s.is_listed, s.place
 FROM (
@@ -81,6 +107,10 @@ FROM (
                 WHERE own.key = wanted.key AND own.value = wanted.value
             )
         )
+        AND (
+            :external_id_prefix = ''
+            OR coalesce(instr(external_id, :external_id_prefix) = 1, false)
+        )
         AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed,
         row_number() OVER (ORDER BY id DESC) AS place
     FROM history AS r INDEXED BY history_runs
@@ -91,7 +121,7 @@ FROM (
 WHERE s.is_listed OR s.place = :seen_max
 LIMIT :amount;
 
--- name: find_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, before_id, seen_max, amount)
+-- name: find_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, external_id_prefix, before_id, seen_max, amount)
 -- As find_live_tasks, over the index of runs.
 SELECT s.id, s.is_listed, s.place
 FROM (
@@ -109,6 +139,10 @@ FROM (
                 FROM json_each(r.labels) AS own
                 WHERE own.key = wanted.key AND own.value = wanted.value
             )
+        )
+        AND (
+            :external_id_prefix = ''
+            OR coalesce(instr(external_id, :external_id_prefix) = 1, false)
         )
         AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed,
         row_number() OVER (ORDER BY id DESC) AS place

@@ -9,8 +9,10 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from tenure.api.http.body import Body, Duration, given_or
+from tenure.api.http.parameter import chosen, name_of
 from tenure.api.http.route.task.body import Base64, Priority, RetryBody, encoded_payload, instant_ms
 from tenure.core import limits
+from tenure.core.run.external_id import OnFinished, OnLive
 from tenure.core.task.record import NewTask, Spec, TaskKind
 from tenure.core.task.retry import RetryPolicy
 from tenure.engine.run import command as c
@@ -64,8 +66,25 @@ class RunBody(Body, frozen=True):
     signals: Annotated[list[SignalBody], Meta(description="The first entries of its journal")] = (
         msgspec.field(default_factory=list)
     )
+    external_id: Annotated[
+        str, Meta(description="The user's own id, unique among the live runs of a namespace")
+    ] = ""
+    on_live: Annotated[str, name_of(OnLive, "If a live run has the external id")] = "RETURN"
+    on_finished: Annotated[str, name_of(OnFinished, "If only finished runs have it")] = "ALLOW"
     run_id: Annotated[str, Meta(description="Made by the client: a UUIDv7")] | UnsetType = UNSET
     is_resend: bool = False
+
+    def start(self, namespace: str, made_id: str) -> c.StartRun:
+        """Return the command; ``made_id`` is the id of the run unless the client chose one."""
+        return c.StartRun(
+            namespace=namespace,
+            new=self.new_run(made_id),
+            signals=tuple(each.signal() for each in self.signals),
+            is_resend=self.is_resend,
+            external_id=self.external_id,
+            on_live=chosen(OnLive, self.on_live, "onLive") or OnLive.RETURN,
+            on_finished=chosen(OnFinished, self.on_finished, "onFinished") or OnFinished.ALLOW,
+        )
 
     def new_run(self, made_id: str) -> NewTask:
         """Return the requested run; ``made_id`` is its id unless the client chose one."""

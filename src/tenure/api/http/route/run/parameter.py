@@ -21,6 +21,9 @@ class RunListQuery(CountedPageQuery, frozen=True):
     type: str = ""
     status: Annotated[str, name_of(RunStatus, "Only runs of this status")] = ""
     label: Label = field(default_factory=list)
+    external_id: Annotated[
+        str, Meta(description="Only runs whose external id begins with this")
+    ] = ""
     created_from: (
         Annotated[datetime, Meta(tz=True, description="Only runs that were created then or later")]
         | UnsetType
@@ -39,6 +42,7 @@ class RunListQuery(CountedPageQuery, frozen=True):
             labels=labels_of(self.label),
             created_from_ms=_instant_ms(self.created_from, "createdFrom"),
             created_to_ms=_instant_ms(self.created_to, "createdTo"),
+            external_id_prefix=self.external_id,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET, Raw
 
@@ -26,6 +26,7 @@ from tenure.engine.read import run as run_read
 from tenure.engine.run import command as c
 from tenure.errors import InvalidArgument
 
+# The id may also be external:<id>.
 _RUN: Final = "/v1/runs/{runId}"
 _SIGNAL_ID: Final = "Signal-Id"
 
@@ -36,12 +37,7 @@ async def start_run(call: OperationCall[Scoped, RunBody]) -> Answer:
     if body.is_resend and body.run_id is UNSET:
         message = "isResend needs the runId of the first request"
         raise InvalidArgument(message, field="isResend")
-    command = c.StartRun(
-        namespace=call.namespace,
-        new=body.new_run(call.engine.clock.new_id()),
-        signals=tuple(each.signal() for each in body.signals),
-        is_resend=body.is_resend,
-    )
+    command = body.start(call.namespace, call.engine.clock.new_id())
     call.context.allowance.enqueues.take(call.namespace)
     answer = await call.engine.submit(command)
     return Answer(view.started(answer), _created(is_new=answer.is_new))
@@ -49,6 +45,13 @@ async def start_run(call: OperationCall[Scoped, RunBody]) -> Answer:
 
 def _created(*, is_new: bool) -> int:
     return HTTPStatus.CREATED if is_new else HTTPStatus.OK
+
+
+async def _named(call: OperationCall[Any, Any]) -> str:
+    """Return the id of the run in the path, which may be named by its external id."""
+    return await run_read.run_named(
+        call.engine.store, namespace=call.namespace, run_id=call.path["runId"]
+    )
 
 
 async def list_runs(call: OperationCall[RunListQuery, None]) -> Answer:
@@ -66,7 +69,7 @@ async def list_runs(call: OperationCall[RunListQuery, None]) -> Answer:
 
 async def get_run(call: OperationCall[TaskQuery, None]) -> Answer:
     """Show a run, at once or when it has ended."""
-    key = (call.namespace, call.path["runId"])
+    key = (call.namespace, await _named(call))
     wait_ms = call.query.whole_wait_ms()
     found = await run_read.get_run(call.engine.store, namespace=key[0], run_id=key[1])
     if wait_ms and found.task.finished_at_ms is None:
@@ -95,7 +98,7 @@ async def signal_run(call: OperationCall[Scoped, Raw]) -> Answer:
         encoding=JSON_ENCODING if data else "",
         signal_id=call.header(_SIGNAL_ID),
     )
-    run_id = call.path["runId"]
+    run_id = await _named(call)
     command = c.SignalRun(namespace=call.namespace, run_id=run_id, signal=signal)
     call.context.allowance.enqueues.take(call.namespace)
     answer = await call.engine.submit(command)
@@ -105,21 +108,20 @@ async def signal_run(call: OperationCall[Scoped, Raw]) -> Answer:
 
 async def cancel_run(call: OperationCall[Scoped, CancelBody]) -> Answer:
     """Request the cancel of a run."""
-    command = c.CancelRun(
-        namespace=call.namespace, run_id=call.path["runId"], reason=call.body.reason
-    )
+    run_id = await _named(call)
+    command = c.CancelRun(namespace=call.namespace, run_id=run_id, reason=call.body.reason)
     return await _change(call, command)
 
 
 async def resume_run(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Let a paused run go on, and try a parked one."""
-    command = c.ResumeRun(namespace=call.namespace, run_id=call.path["runId"])
+    command = c.ResumeRun(namespace=call.namespace, run_id=await _named(call))
     return await _change(call, command)
 
 
 async def terminate_run(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """End a run."""
-    command = c.TerminateRun(namespace=call.namespace, run_id=call.path["runId"])
+    command = c.TerminateRun(namespace=call.namespace, run_id=await _named(call))
     return await _change(call, command)
 
 
@@ -147,7 +149,8 @@ OPERATIONS: Final = (
         path="/v1/runs",
         name="startRun",
         summary="Start a run of a workflow. With runId or idempotencyKey the request may be "
-        "repeated; 200 instead of 201 means that the run existed already.",
+        "repeated; 200 instead of 201 means that the run existed already. If another run "
+        "has the externalId, onLive or onFinished decides. A runId may also be external:ID.",
         handle=start_run,
         is_new_work=True,
         action=Action.SUBMIT,

@@ -27,11 +27,11 @@ from tenure.api.http.view import (
     values,
 )
 from tenure.core.journal.entry import Entry, EntryKind, JournalPage
-from tenure.core.run.record import NOT_BEGUN, RunProgress, Wait
+from tenure.core.run.record import NOT_BEGUN, RunLink, RunProgress, Wait
 from tenure.core.run.status import RunStatus, status_at, status_of
 from tenure.core.task.record import Reason, Task, TaskState
 from tenure.engine.read.run import RunView
-from tenure.engine.task import command as c
+from tenure.engine.run import command as c
 
 StatusName = Annotated[str, names(RunStatus)]
 
@@ -42,6 +42,9 @@ class StartedView(View, frozen=True):
     run_id: str
     status: StatusName
     is_new: bool
+    content_differs: Annotated[
+        bool, Meta(description="The run that existed has another type, queue or input")
+    ] = False
 
 
 class RunStatusView(View, frozen=True):
@@ -81,6 +84,9 @@ class RunItem(View, frozen=True):
     created_at: Instant
     run_at: Instant
     retry: RetryPolicyView
+    external_id: Annotated[str, Meta(description="The id that its user chose")] | UnsetType = UNSET
+    parent_id: Annotated[str, Meta(description="The run that made it")] | UnsetType = UNSET
+    root_run_id: Annotated[str, Meta(description="The first run of the tree")] | UnsetType = UNSET
     begun_at: Instant | UnsetType = UNSET
     finished_at: Instant | UnsetType = UNSET
     wakes_at: (
@@ -160,10 +166,15 @@ class JournalView(View, frozen=True):
     end: int
 
 
-def started(answer: c.Enqueued) -> StartedView:
+def started(answer: c.Started) -> StartedView:
     """Show a started run."""
     status = status_at(answer.state, answer.outcome)
-    return StartedView(run_id=answer.task_id, status=status.upper(), is_new=answer.is_new)
+    return StartedView(
+        run_id=answer.task_id,
+        status=status.upper(),
+        is_new=answer.is_new,
+        content_differs=answer.content_differs,
+    )
 
 
 def listed(task: Task) -> RunItem:
@@ -216,10 +227,22 @@ def _item(task: Task, more: dict[str, Any]) -> RunItem:
         retry_of=or_unset(spec.retry_of),
         encoding=spec.encoding,
         damaged=task.damaged or UNSET,
+        **_place(task.link),
         # Of others it is what they waited for the last time.
         **(_waiting(where, encoding=spec.encoding) if task.state is TaskState.WAITING else {}),
         **more,
     )
+
+
+def _place(link: RunLink | None) -> dict[str, Any]:
+    if link is None:
+        return {}
+    place = link.place
+    return {
+        "external_id": or_unset(link.external_id),
+        "parent_id": or_unset(place.run_id),
+        "root_run_id": or_unset(place.root_run_id),
+    }
 
 
 def _waiting(where: RunProgress, *, encoding: str) -> dict[str, Any]:
