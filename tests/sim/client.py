@@ -39,7 +39,7 @@ from tenure.engine.task.command import (
 )
 from tenure.engine.worker.command import DeregisterWorker, DrainWorker, EvictWorker, ReportHeld
 from tenure.errors import TenureError
-from tests.sim import flow
+from tests.sim import family, flow
 from tests.sim.network import NoAnswer
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Client:
         self.name = name
         self.namespace = self._namespace = namespace
         self._random = world.random(f"client {name}")
+        self._of_families = world.random(f"families of {name}")
         self._used_keys: list[NewTask] = []
         self.is_done = False
 
@@ -261,6 +262,8 @@ class Client:
         new = replace(
             self._new(), type=flow.TYPE, spec=random.choice(flow.SPECS), input=flow.drawn(random)
         )
+        if self._world.has_families and self._of_families.random() < 0.6:
+            new = replace(new, type=family.TYPE, input=family.drawn(self._of_families))
         signals = [self._signal_of(has_id=False) for _ in range(random.choice([0, 0, 0, 1, 3]))]
         command = StartRun(namespace=self._namespace, new=new, signals=tuple(signals))
         answer = await self.ask(command)

@@ -41,6 +41,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     evict_rate: float = 0.0
     supersede_rate: float = 0.0
     forget_share: float = 0.0
+    family_share: float = 0.0  # Of worlds that have runs with children; drawn ones have their own.
 
 
 CALM = Faults()

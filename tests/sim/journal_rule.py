@@ -12,6 +12,7 @@ from tenure.core.run.record import RunProgress
 from tenure.core.task.record import Task, TaskKind, TaskState
 from tenure.engine.run.command import StepReport
 from tenure.store.table.journal import Place
+from tests.sim.child_rule import ChildRules
 from tests.sim.run_book import journal_of
 from tests.sim.trace import Violation, short
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 Change = tuple[Task | None, Task]
 Read = Callable[[str, int], Iterable[Entry]]
-_URGENT: Final = (EntryKind.SIGNAL, EntryKind.CANCEL)
-# Of a step and a timer there is one call, so there is one end of it.
-_ONCE: Final = (EntryKind.STEP, EntryKind.TIMER, EntryKind.CANCEL)
+_URGENT: Final = (EntryKind.SIGNAL, EntryKind.CANCEL, EntryKind.GROUP)
+_OF_CHILDREN: Final = (EntryKind.CHILD, EntryKind.GROUP)
+# Of a step, a timer, a child and a group there is one call, so there is one end of it.
+_ONCE: Final = (EntryKind.STEP, EntryKind.TIMER, EntryKind.CANCEL, *_OF_CHILDREN)
 
 
 class JournalRules:
@@ -40,9 +42,16 @@ class JournalRules:
         self._signals: Counter[tuple[str, bytes | None]] = Counter()
         self._place_of: dict[tuple[str, bytes | None], tuple[str, int]] = {}
         self._overdue_since_ms: dict[Key, float] = {}
+        self._owners: dict[str, Key] = {}
+        self.children = ChildRules(world, self, read)
+
+    def owner_of(self, journal_id: str) -> Key | None:
+        """Return the run that has, or had, a journal."""
+        return self._owners.get(journal_id)
 
     def committed(self, changes: Iterable[Change], live: Iterable[Task]) -> None:
-        """Check what a commit has appended, and what it has made of runs."""
+        """Check what a commit has appended, and what it has made of runs and children."""
+        changes = list(changes)
         changed = {new.id: (old, new) for old, new in changes if new.kind is TaskKind.WORKFLOW}
         for task in live:
             if task.kind is TaskKind.WORKFLOW and task.id not in changed:
@@ -53,6 +62,7 @@ class JournalRules:
             is_longer = self._grow(old, new)
             if is_longer or old is not new:
                 self._check(new)
+        self.children.committed(changes)
 
     def _grow(self, old: Task | None, new: Task) -> bool:
         """Take in new entries; a run that begins anew may have some in its old journal."""
@@ -62,6 +72,10 @@ class JournalRules:
         if old is not None and journal_of(old) != journal_of(new):
             self._renewed[_key(new)].add(old.attempt)
         self._journals_of[_key(new)].update(journals)
+        for journal_id in journals:
+            self._owners[journal_id] = _key(new)
+        if old is not None and self.is_continued(old, new):
+            self._carry(old, new)
         count = 0
         for journal_id in journals:
             known = self.entries[journal_id]
@@ -70,6 +84,37 @@ class JournalRules:
                 known.append(entry)
                 count += 1
         return count > 0
+
+    def is_continued(self, old: Task, new: Task) -> bool:
+        """Tell whether a run has begun anew because its holder said so, and not by a failure."""
+        if old.kind is not TaskKind.WORKFLOW or journal_of(old) == journal_of(new):
+            return False
+        said = [each for each in self._world.request_log.finishes_of(old) if each.anew is not None]
+        return bool(said) and self._world.checker.ended(_key(old), old.attempt) is None
+
+    def _carry(self, old: Task, new: Task) -> None:
+        """Check that a run that begins anew takes along each signal that it has not taken."""
+        said = self._world.request_log.finishes_of(old)
+        wishes = [each.anew for each in said if each.anew is not None]
+        for entry in self._read(journal_of(old), len(self.entries[journal_of(old)])):
+            self.entries[journal_of(old)].append(entry)
+        expected = [
+            entry
+            for entry in self.entries[journal_of(old)]
+            if entry.kind in (EntryKind.SIGNAL, EntryKind.CANCEL)
+            and (
+                entry.pos > wishes[-1].seen
+                or (entry.kind is EntryKind.SIGNAL and entry.pos in wishes[-1].keep)
+            )
+        ]
+        carried = list(self._read(journal_of(new), 0))
+        is_kept = [_content(each) for each in carried[: len(expected)]]
+        if is_kept != [_content(each) for each in expected]:
+            names = [f"{each.pos} {each.kind.name}" for each in expected]
+            self._fail(f"has begun anew without all of {names}", new)
+        for entry in expected:
+            if entry.kind is EntryKind.SIGNAL:
+                self._signals[new.id, entry.content.output] -= 1
 
     # -- Entries -------------------------------------------------------------------------------
 
@@ -125,6 +170,10 @@ class JournalRules:
                 self._fail("is to be cancelled, but nobody asked for it", new)
         elif entry.kind is EntryKind.TIMER:
             self._check_fired(entry, old, new)
+        elif entry.kind in _OF_CHILDREN:
+            wrong = self.children.appended(entry, new)
+            if wrong is not None:
+                self._fail(wrong, new)
         else:
             self._fail(f"has a {entry.kind.name} of the server's", new)
 
@@ -162,7 +211,7 @@ class JournalRules:
         if not news:
             return
         latest_ms = news[0].at_ms + run.patience_ms
-        if any(each.kind in _URGENT for each in news) or len(news) >= run.patience_n:
+        if any(map(_is_urgent, news)) or len(news) >= run.patience_n:
             self._fail(f"sleeps on after {news[-1].kind.name} {news[-1].key}", task)
         if not 0 < run.news_at_ms <= latest_ms:
             self._fail(f"hears of {news[0].key} at {run.news_at_ms}, not {latest_ms}", task)
@@ -266,6 +315,15 @@ class JournalRules:
     def _fail(self, what: str, task: Task) -> None:
         message = f"run {short(task.id)}#{task.attempt} ({task.state}) {what}"
         raise Violation(message, task.id, task.worker_id or "")
+
+
+def _is_urgent(entry: Entry) -> bool:
+    is_failure = entry.kind is EntryKind.CHILD and entry.content.state != "succeeded"
+    return is_failure or entry.kind in _URGENT
+
+
+def _content(entry: Entry) -> tuple[EntryKind, str, bytes | None]:
+    return entry.kind, entry.key, entry.content.output
 
 
 def _key(task: Task) -> Key:

@@ -17,6 +17,7 @@ from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.core.worker.lease import Beat
 from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.run.child_command import CancelChildren, SpawnReport, SpawnTasks
 from tenure.engine.run.command import (
     CancelRun,
     RecordSteps,
@@ -106,6 +107,9 @@ class RequestLog:
         self.steps: dict[tuple[str, str, str | None, int, int], list[StepContent]]
         self.steps = defaultdict(list)
         self.signals: dict[Key, set[bytes | None]] = defaultdict(set)
+        # By the journal of the run and the key of the call.
+        self.groups: dict[tuple[str, str], SpawnReport] = {}
+        self.closed_groups: set[tuple[str, str]] = set()
         self.beats: dict[tuple[str, int], list[Beat]] = defaultdict(list)
         self.drained: set[Key] = set()
         self.evicted: set[Key] = set()
@@ -173,6 +177,30 @@ class RequestLog:
             for no, entry in enumerate(item.entries, item.first_no):
                 place = (command.namespace, item.task_id, command.worker_id, item.attempt, no)
                 self.steps[place].append((entry.kind, entry.key, entry.body))
+
+    def _spawn(self, command: SpawnTasks) -> None:
+        for item in command.items:
+            for each in item.children:
+                self.enqueued.setdefault((command.namespace, each.new.id), each.new)
+            journal_id = self._journal_of((command.namespace, item.task_id), item.attempt)
+            if item.group_key and journal_id is not None:
+                self.groups.setdefault((journal_id, item.group_key), item)
+
+    def _cancel_children(self, command: CancelChildren) -> None:
+        for item in command.items:
+            self.cancelled.update((command.namespace, each) for each in item.child_ids)
+            journal_id = self._journal_of((command.namespace, item.task_id), item.attempt)
+            if item.group_key and journal_id is not None:
+                self.closed_groups.add((journal_id, item.group_key))
+                children = self._world.checker.journals.children
+                children.close_group(command.namespace, journal_id, item.group_key)
+
+    def _journal_of(self, key: Key, attempt: int) -> str | None:
+        """Return the journal of a run whose holder speaks, if it still holds it."""
+        task = self._world.checker.live.get(key)
+        if task is None or task.attempt != attempt or task.link is None:
+            return None
+        return task.link.journal_id
 
     def _signal(self, command: SignalRun) -> None:
         self.signals[command.namespace, command.run_id].add(command.signal.payload)
@@ -249,7 +277,7 @@ class RequestLog:
         for item, told in zip(command.items, answer, strict=True):
             if item.kind is FinishKind.DEFERRED:
                 continue  # Its end, whatever it is, may have come before this answer.
-            if item.kind is FinishKind.YIELDED:
+            if item.kind in (FinishKind.YIELDED, FinishKind.CONTINUED):
                 self._had_yielded(command, item, told)
                 continue
             is_kept = self._world.checker.is_kept(command.namespace, item)
@@ -263,11 +291,11 @@ class RequestLog:
                 raise Violation(message, item.task_id)
 
     def _had_yielded(self, command: FinishTasks, item: Finish, told: ItemAnswer) -> None:
-        """Check a yield, of which no record is kept once the run is handed out again."""
+        """Check a yield or a new round: no record is kept once the run is handed out again."""
         checker = self._world.checker
         is_kept = (command.namespace, item.task_id, item.attempt) in checker.tasks.yielded
         task = checker.find((command.namespace, item.task_id), "a report names no task")
-        name = f"yield of run {short(item.task_id)}#{item.attempt}"
+        name = f"{item.kind} of run {short(item.task_id)}#{item.attempt}"
         if isinstance(told, Reported) and not is_kept:
             raise Violation(f"the acknowledged {name} is not stored", item.task_id)
         if not isinstance(told, Reported) and is_kept and task.attempt == item.attempt:
@@ -353,6 +381,8 @@ _TAKE: Final[dict[type, Callable[[RequestLog, Any], None]]] = {
     RegisterWorker: RequestLog._register,
     StartRun: RequestLog._start_run,
     RecordSteps: RequestLog._record,
+    SpawnTasks: RequestLog._spawn,
+    CancelChildren: RequestLog._cancel_children,
     SignalRun: RequestLog._signal,
     CancelRun: RequestLog._change_run,
     ResumeRun: RequestLog._change_run,

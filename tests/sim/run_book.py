@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from tenure.core.journal import entry as stored
 from tenure.core.journal.entry import EntryKind
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.record import Task
+from tenure.core.task.record import Task, TaskState
 from tenure.sdk.payload import Payload
 from tenure.sdk.workflow.ending import Ending, Raised, Returned
 from tenure.sdk.workflow.journal import Entry
 from tenure.sdk.workflow.step import Step
-from tests.sim import flow
+from tests.sim import family, flow
 from tests.sim.body import Body, Calls, Childless, error_of, is_cancelled, received
 from tests.sim.trace import Violation, short
 
@@ -61,8 +61,25 @@ class RunBook:
         key = (task.namespace, task.id)
         is_by_last = self._world.checker.ended(key, task.attempt) is None
         is_by_body = is_by_last and task.last_outcome in (Outcome.SUCCEEDED, Outcome.FAILED)
-        if is_by_body and not is_by_others:
+        if is_by_body and not is_by_others and task.type == family.TYPE:
+            self._check_family(task)
+        elif is_by_body and not is_by_others:
             self._check(task, _Replay(task, self._entries(task)).ending)
+
+    def _check_family(self, task: Task) -> None:
+        """Tell the story of a run again from its whole journal."""
+        story = family.Story(task.input or b"")
+        story.tell(self._entries(task))
+        error = task.progress.error
+        kept = task.output if error is None else error.message.encode()
+        told = {"returns": TaskState.SUCCEEDED, "fails": TaskState.FAILED}.get(story.verdict or "")
+        if told is TaskState.FAILED and task.is_cancel_requested:
+            told = TaskState.CANCELLED
+        if (told, story.output) != (task.state, kept):
+            message = (
+                f"run {short(task.id)} is {task.state} with {kept!r}, and {story.verdict} by itself"
+            )
+            raise Violation(message, task.id)
 
     def _entries(self, task: Task) -> list[stored.Entry]:
         self.replay_count += 1

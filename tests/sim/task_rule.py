@@ -64,8 +64,13 @@ class TaskRules:
             self._handed(old, new)
         if new.finished_at_ms is None:
             self._check_future(new)
-            if old is not None and old.is_cancel_requested and not new.is_cancel_requested:
-                self._fail("forgot its cancel request", new)
+            self._check_cancel_kept(old, new)
+
+    def _check_cancel_kept(self, old: Task | None, new: Task) -> None:
+        """A cancel request stays, unless a run has seen it and begins anew."""
+        is_asked = old is not None and old.is_cancel_requested and not new.is_cancel_requested
+        if old is not None and is_asked and not self._checker.journals.is_continued(old, new):
+            self._fail("forgot its cancel request", new)
 
     def _note(self, old: Task | None, new: Task) -> None:
         was = "new" if old is None else old.state.value
@@ -195,12 +200,7 @@ class TaskRules:
         outcome = new.last_outcome
         if new.finished_at_ms is None:
             record = self._checker.ended(key, old.attempt)
-            if record is not None:
-                outcome = record.outcome
-            elif self._has_yielded(old):
-                outcome = Outcome.YIELDED
-            else:
-                self._fail(f"lost the record of attempt {old.attempt}", new)
+            outcome = record.outcome if record is not None else self._unrecorded(old, new)
         assert outcome is not None
         self.ended_counts[outcome] += 1
         self._check_outcome(old, new, outcome, server)
@@ -213,10 +213,19 @@ class TaskRules:
         if old.is_cancel_requested and new.state not in TERMINAL and not is_run:
             self._fail("goes on although it is to be cancelled", new)
 
-    def _has_yielded(self, old: Task) -> bool:
-        """Tell whether the holder of a run has said that it yields; that leaves no record."""
+    def _unrecorded(self, old: Task, new: Task) -> Outcome:
+        """Return how an attempt of a run ended of which no record is kept: its holder said so."""
         kinds = {each.kind for each in self._world.request_log.finishes_of(old)}
-        return old.kind is TaskKind.WORKFLOW and c.FinishKind.YIELDED in kinds
+        key = (old.namespace, old.id, old.attempt)
+        if old.kind is TaskKind.WORKFLOW and new.link is not None and old.link is not None:
+            is_anew = new.link.journal_id != old.link.journal_id
+            if is_anew and c.FinishKind.CONTINUED in kinds:
+                self.yielded.add(key)
+                return Outcome.CONTINUED
+            if not is_anew and c.FinishKind.YIELDED in kinds:
+                return Outcome.YIELDED
+        self._fail(f"lost the record of attempt {old.attempt}", new)
+        raise AssertionError
 
     def _check_yielded(self, old: Task, new: Task) -> None:
         """A run that has seen all of its journal waits; another one does not."""
@@ -336,7 +345,7 @@ class TaskRules:
         is_deadline = new.progress.reason in (Reason.SCHEDULE_TO_CLOSE, Reason.SCHEDULE_TO_START)
         if failures != (charge is Charge.RETRY_POLICY) and not is_deadline:
             self._fail(f"was charged {failures} failures for {outcome}", new)
-        if outcome is Outcome.YIELDED:
+        if outcome in (Outcome.YIELDED, Outcome.CONTINUED):
             losses = new.progress.interruption_count
         if losses != (charge is Charge.INTERRUPTIONS):
             self._fail(f"was charged {losses} interruptions for {outcome}", new)

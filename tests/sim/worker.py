@@ -33,7 +33,8 @@ from tenure.engine.worker.command import (
     SessionAnswer,
 )
 from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInactive
-from tests.sim import exclusive
+from tests.sim import exclusive, family
+from tests.sim.family_holder import FamilyHolder
 from tests.sim.heartbeat_state import HeartbeatState
 from tests.sim.network import NoAnswer, Session
 from tests.sim.request_log import HeartbeatCall
@@ -68,7 +69,7 @@ class Held:
         self.is_bound = False
         self.is_over = False
         self.is_cancelled = False
-        self.holder: RunHolder | None = None
+        self.holder: RunHolder | FamilyHolder | None = None
 
     @property
     def is_run(self) -> bool:
@@ -592,7 +593,8 @@ class WorkerProcess:
         if holder is not None and not (is_kept and holder.is_of(task)):
             holder.put_aside()
             holder = None
-        held.holder = holder or RunHolder(self._world, self, task)
+        kind = FamilyHolder if task.type == family.TYPE else RunHolder
+        held.holder = holder or kind(self._world, self, task)
         held.holder.begin(held)
         if random.random() < RELEASE_SHARE and not self._world.is_healed:
             self.soon(300 * random.random(), self._release_run, held)

@@ -22,7 +22,7 @@ from tenure.engine.settings import Settings
 from tenure.engine.task.command import ResumeTask
 from tenure.sdk.workflow import run as sdk_run
 from tenure.store.table import journal
-from tests.sim import exclusive, flow, noise
+from tests.sim import exclusive, family, flow, noise
 from tests.sim.chaos import Chaos
 from tests.sim.checker import Checker
 from tests.sim.client import Client
@@ -38,6 +38,7 @@ from tests.sim.wait import PATIENCE_MS, Waits
 from tests.sim.worker import WorkerProcess
 
 NAMESPACES: Final = ("north/default", "south/default")
+FAMILY_SHARE: Final = 0.35
 HEAL_MS_MAX: Final = 100_000
 SETTLE_MS: Final = 250
 TOTALS_LOOKS: Final = 8
@@ -58,7 +59,12 @@ class World:
         self.settings = self._settings()
         self.has_hints = self._setup.random() < 0.5
         self.activities = ("alpha", "beta", exclusive.TYPE)
-        self.types = (*self.activities, flow.TYPE)
+        self.types: tuple[str, ...] = (*self.activities, flow.TYPE)
+        # With chance of its own: worlds without families are as they would be.
+        share = FAMILY_SHARE if faults is None else faults.family_share
+        self.has_families = self.random("families").random() < share
+        if self.has_families:
+            self.types += (family.TYPE,)
         self.has_many_runs = self._setup.random() < 0.3
         self._page_entries_max = self._setup.choice([2, 5, 1_000])
         self.queues = {NAMESPACES[0]: ("fast", "slow"), NAMESPACES[1]: ("fast",)}
@@ -265,6 +271,8 @@ class World:
         types = self._setup.sample(self.types, count)
         if flow.TYPE not in types and self._setup.random() < 0.5:
             types.append(flow.TYPE)
+        if self.has_families and flow.TYPE in types and family.TYPE not in types:
+            types.append(family.TYPE)
         return tuple(types)
 
     async def _watch(self) -> None:
@@ -274,6 +282,7 @@ class World:
                 self.checker.tasks.watch()
                 self.checker.workers.watch()
                 self.checker.journals.watch(self.checker.live)
+                self.checker.journals.children.watch(self.checker.live)
             except Violation as violation:
                 self.fail(violation)
 

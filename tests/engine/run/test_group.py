@@ -11,9 +11,11 @@ from tenure.core.group.record import Group
 from tenure.core.journal.entry import Entry, EntryKind
 from tenure.core.run.child import place_of
 from tenure.core.task.record import Task, TaskState
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.services.child_closing import ChildClosing
-from tenure.engine.task.command import CancelTask, FinishKind, FinishTasks
+from tenure.engine.task.command import CancelTask, FinishKind, FinishTasks, TerminateTask
+from tenure.engine.worker.command import ReportHeld
 from tenure.store.table import group as group_table
 from tests.engine.run.children import (
     cancel_children,
@@ -284,3 +286,22 @@ async def test_results_come_in_pages(world: World, engine: Engine) -> None:
     assert [each.pos for each in found] == [1]
     assert [each.pos for each in await results(engine, run.id, after=1)] == [3]
     assert [each.pos for each in await results(engine, run.id, after=3)] == [4]
+
+
+async def test_an_item_that_ended_at_another_server_is_counted_once_by_an_old_copy(
+    world: World, engine: Engine
+) -> None:
+    worker = await world.worker(engine)
+    run, (item_id,) = await mapped(world, engine, worker, 1)
+    await give_up_slot(world, engine, worker, run)
+    other = await resizer(world, engine)
+    (item,) = await claim_children(world, engine, other)
+    await engine.submit(CancelTask(namespace=NAMESPACE, task_id=item_id))
+    # From here on this server has an old copy of the row.
+    elsewhere = await world.start()
+    await elsewhere.submit(TerminateTask(namespace=NAMESPACE, task_id=item_id))
+    gone = (TaskRef(item.id, item.attempt),)
+    await engine.submit(ReportHeld(namespace=NAMESPACE, worker_id=other, unbound=gone))
+    (group,) = await groups(engine, run.id)
+    assert (group.open_count, group.failed_count, group.cancelled_count) == (0, 1, 0)
+    assert len(await ends(engine, run.id)) == 1

@@ -18,7 +18,7 @@ from tenure.core.run.record import Origin
 from tenure.core.task.event import EntryAppended
 from tenure.core.task.record import Task, TaskState
 from tenure.engine.batch.working_set import WorkingSet
-from tenure.store.failure import RowsBusy
+from tenure.store.failure import FenceLost, RowsBusy
 from tenure.store.table.task import TaskKey
 from tenure.store.transaction import Tx
 
@@ -100,6 +100,9 @@ def end_item(ws: WorkingSet, task: Task, place: Origin, *, is_waiting: bool) -> 
     group = ws.groups.get(place.group_id)
     if group is None:
         return None
+    if not group.open_count:
+        # All of its items have ended, this one too: the copy on which it was decided is old.
+        raise FenceLost(frozenset({task.id}))
     ws.groups.entries.append(
         (group_rules.item_entry(group.group_id, task, ws.now_ms), (task.namespace, task.id))
     )
