@@ -102,7 +102,7 @@ class ReportWatch:
                 if finish.kind is FinishKind.YIELDED:
                     self._wait_count += 1
                     yield f"its wait {self._wait_count}", ""
-                elif finish.kind.value == "continued":
+                elif finish.kind is FinishKind.CONTINUED:
                     yield f"its new beginning{in_generation(self._generation)}", ""
                     self._generation += 1
                 else:

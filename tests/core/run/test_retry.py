@@ -63,6 +63,14 @@ JOURNAL = (
 )
 
 
+def test_the_results_of_kept_groups_are_named_by_their_calls() -> None:
+    made = outline(
+        call("reserve"), call("map:pack", EntryKind.GROUP), call("map:send", EntryKind.GROUP)
+    )
+    assert made.groups(2) == ("map:pack",)
+    assert made.groups(3) == ("map:pack", "map:send")
+
+
 @pytest.mark.parametrize(
     ("how", "kept"),
     [

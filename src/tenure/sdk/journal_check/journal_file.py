@@ -124,6 +124,7 @@ class FileRun(_Part):
     finished_at_ms: int = 0
     external_id: str = ""
     parent_id: str = ""
+    first_run_id: str = ""
     labels: dict[str, str] = {}
     input: msgspec.Raw = _NO_JSON
     input_base64: bytes | None = None
@@ -240,6 +241,7 @@ def _file_run(run: WorkflowRun) -> FileRun:
         finished_at_ms=run.finished_at.ToMilliseconds(),
         external_id=run.external_id,
         parent_id=run.parent_id,
+        first_run_id=run.first_run_id,
         labels=dict(run.labels),
         input=payload,
         input_base64=as_base64,
@@ -258,6 +260,7 @@ def _run(file: FileRun) -> WorkflowRun:
         attempts=file.attempt,
         external_id=file.external_id,
         parent_id=file.parent_id,
+        first_run_id=file.first_run_id,
         labels=file.labels,
         input=_bytes(file.input, file.input_base64) or b"",
     )

@@ -128,6 +128,7 @@ class _Rerun:
         identity = RunIdentity(
             run_id=recorded.run.run_id,
             generation=recorded.run.generation,
+            first_run_id=recorded.run.first_run_id,
             begun_at_ms=self._begun_at_ms,
         )
         self._run = _CheckedRun(self, converter, identity, changes=workflow.changes, guard=guard)

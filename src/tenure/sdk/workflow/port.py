@@ -31,8 +31,11 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seed(self) -> str:
-        """What random numbers come from: the same on each re-run, another in each generation."""
-        return f"{self.generation}:{self.run_id}"
+        """What random numbers come from: the same on each re-run, another in each generation.
+
+        A run that was made by a retry goes through what it kept with the numbers of the first run.
+        """
+        return f"{self.generation}:{self.first_run_id or self.run_id}"
 
     def step_key(self, key: str) -> str:
         """Return what a call is known by outside: the same in runs made from this one."""

@@ -134,6 +134,7 @@ def listed(task: Task) -> pb.WorkflowRun:
         parent_id=where.run_id,
         root_run_id=where.root_run_id,
         step_key=where.key,
+        first_run_id=where.first_run_id,
         retry_of=spec.retry_of,
         external_id="" if task.link is None else task.link.external_id or "",
     )

@@ -154,6 +154,10 @@ class RunItem(View, frozen=True):
         UNSET
     )
     retry_of: str | UnsetType = UNSET
+    first_run_id: (
+        Annotated[str, Meta(description="The first of the runs made from each other by a retry")]
+        | UnsetType
+    ) = UNSET
     encoding: str = ""
     input: Raw | UnsetType = UNSET
     input_base64: Base64 | UnsetType = field(default=UNSET, name="inputBase64")
@@ -316,6 +320,7 @@ def _item(task: Task, more: dict[str, Any]) -> RunItem:
         timeout_ms=spec.schedule_to_close_ms or UNSET,
         idempotency_key=or_unset(spec.idempotency_key),
         retry_of=or_unset(spec.retry_of),
+        first_run_id=or_unset(task.place.first_run_id),
         **place_fields(task),
         encoding=spec.encoding,
         damaged=task.damaged or UNSET,
