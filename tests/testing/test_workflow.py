@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from tenure import (
+    ApplicationError,
     Client,
     Payload,
     PayloadError,
     RetryPolicy,
     RunStatus,
+    TaskFailed,
     TaskTimedOut,
     WorkflowContext,
     activity,
@@ -83,6 +85,23 @@ async def loud(ctx: WorkflowContext, text: str) -> str:
     return await ctx.step(shout, text)
 
 
+def fail_once() -> None:
+    attempts.append(len(attempts))
+    if len(attempts) == 1:
+        raise ApplicationError("no", non_retryable=True)
+
+
+@workflow
+async def gamble(ctx: WorkflowContext) -> int:
+    for number in range(20):
+        if ctx.random().random() < 0.5:
+            await ctx.step(send, f"heads {number}")
+        else:
+            await ctx.step(take_a_while, 0)
+    await ctx.step(fail_once)
+    return len(outbox)
+
+
 @pytest.fixture(autouse=True)
 def _forget() -> None:
     outbox.clear()
@@ -116,6 +135,18 @@ async def test_late_retries_of_a_step_come_as_time_passes(tenure_engine: TestEng
         assert len(attempts) == 1
         await tenure_engine.advance("4h")
         assert await run.result() == 3
+
+
+async def test_a_retried_run_draws_the_numbers_of_the_first_one(tenure_engine: TestEngine) -> None:
+    async with tenure_engine.worker([gamble]):
+        run = await tenure_engine.start(gamble)
+        with pytest.raises(TaskFailed):
+            await tenure_engine.advance_until(run.result())
+        drawn = len(outbox)
+        again = await run.retry(from_step="last")
+        # Steps before the failure are kept, and are called at the same places.
+        assert await tenure_engine.advance_until(again.result()) == drawn
+        assert len(attempts) == 2
 
 
 async def test_the_timeout_of_a_run_ends_it(tenure_engine: TestEngine) -> None:
