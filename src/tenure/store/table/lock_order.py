@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar, cast
 from tenure.store.table.access import AccessRows, AuditRows
 from tenure.store.table.child import ChildRows
 from tenure.store.table.closing import ClosingRows
-from tenure.store.table.group import GroupRows
 from tenure.store.table.external_id import ExternalIdRows
+from tenure.store.table.group import GroupRows
 from tenure.store.table.idempotency import KeyRows
 from tenure.store.table.journal import JournalRows
 from tenure.store.table.lease import LeaseRows
