@@ -296,3 +296,47 @@ def test_the_names_are_those_of_http_and_the_statuses_those_of_the_server() -> N
         theirs = {each.encode_name for each in msgspec.structs.fields(http)}
         assert ours <= theirs
     assert set(RUN_STATUSES) == {each.upper() for each in RunStatus}
+
+
+def test_a_run_is_found_by_the_id_that_its_user_chose(run: Run, queue: str) -> None:
+    name = f"{queue}-order-42"
+    order = ("run", "order", "--queue", queue, "--id", name)
+    run_id = start(run, *order[1:])
+    again = run(*order, '{"a": 1}', "-o", "json")
+    answer = read(again)
+    assert (answer["runId"], answer["isNew"], answer["contentDiffers"]) == (run_id, False, True)
+    told = run(*order).stderr
+    assert "A run with this id exists already" in told
+    listed = read(run("runs", "ls", "--id", f"{queue}-o", "-o", "json"))
+    assert [each["externalId"] for each in listed["runs"]] == [name]
+    assert name in run("runs", "show", f"external:{name}").stdout
+    refused = run(*order, "--on-live", "reject")
+    assert refused.exit_code == 4
+    assert "tenure runs show external:ID" in refused.stderr
+    assert run("runs", "cancel", f"external:{name}", "--wait").exit_code == 0
+    assert run(*order, "--on-finished", "reject").exit_code == 4
+    assert start(run, *order[1:]) != run_id
+
+
+def test_a_finished_run_is_retried(run: Run, server: ServerProcess, queue: str) -> None:
+    run_id = start(run, "order", "--queue", queue)
+    live = run("runs", "retry", run_id)
+    assert (live.exit_code, "only a finished one" in live.stderr) == (4, True)
+    run("runs", "terminate", run_id)
+    made = run("runs", "retry", run_id)
+    assert made.exit_code == 0
+    assert f"It keeps 0 entries of run {run_id}." in made.stderr
+    new_id = made.stdout.strip()
+    assert shown(run, new_id)["retryOf"] == run_id
+    assert run_id in run("runs", "show", new_id).stdout
+    missing = run("runs", "retry", run_id, "--from-step", "last")
+    assert "Retry it without a step" in missing.stderr
+    both = run("runs", "retry", run_id, "--from-step", "a", "--from-position", "1")
+    assert both.exit_code == 2
+    run("runs", "terminate", new_id)
+    told = read(run("runs", "retry", new_id, "-o", "json"))
+    assert (told["retryOf"], told["keptEntries"]) == (new_id, 0)
+    with SmallWorker(server.grpc, queue):
+        echo = start(run, "echo", "7", "--queue", queue, "--wait", "-o", "json")
+        waited = run("runs", "retry", json.loads(echo)["runId"], "--wait")
+        assert (waited.exit_code, json.loads(waited.stdout)) == (0, 7)

@@ -89,6 +89,9 @@ ROUTES: Final[dict[str, Row]] = {
     "POST /v1/runs/{runId}/resume": Row(
         SUBMITTERS, _at("/v1/runs/$paused_run/resume"), is_change=True
     ),
+    "POST /v1/runs/{runId}/retry": Row(
+        SUBMITTERS, _at("/v1/runs/$finished_run/retry", {"newRunId": "$new_task"}), is_change=True
+    ),
     "POST /v1/runs/{runId}/terminate": Row(SUBMITTERS, _at(f"{_RUN}/terminate"), is_change=True),
     "GET /v1/workers": Row(
         READERS, _at("/v1/workers", queue="$queue", pageSize=1, pageToken="$worker_cursor")
@@ -164,6 +167,7 @@ ID_FIELDS: Final = frozenset(
         "namespaces",
         "taskId",
         "newTaskId",
+        "newRunId",
         "runId",
         "queue",
         "pageToken",
@@ -189,6 +193,7 @@ PLAIN_FIELDS: Final = frozenset(
         "sender",
         # What a user calls a run, within one namespace.
         "externalId",
+        "fromStep",
         "onLive",
         "onFinished",
         "nonRetryableErrorTypes",

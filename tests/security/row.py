@@ -62,6 +62,7 @@ class Cast:
     finished: str
     run: str
     paused_run: str
+    finished_run: str
     worker: str
     session_worker: str
     key: str

@@ -48,6 +48,9 @@ _WORKFLOWS: Final[dict[str, Row]] = {
     "ResumeWorkflowRun": Row(SUBMITTERS, {**_HERE, "runId": "$paused_run"}, is_change=True),
     "TerminateWorkflowRun": Row(SUBMITTERS, _RUN, is_change=True),
     "GetJournal": Row(READERS, _RUN),
+    "RetryWorkflowRun": Row(
+        SUBMITTERS, {**_HERE, "runId": "$finished_run", "newRunId": "$new_task"}, is_change=True
+    ),
     "GetStepAttempt": Row(READERS, {**_HERE, "stepAttemptId": "$pending"}, answer=LATER),
     "ListStepAttempts": Row(
         READERS, {**_RUN, "stepId": "$pending", "pageToken": "$task_cursor"}, answer=LATER
@@ -219,6 +222,7 @@ ID_FIELDS: Final = frozenset(
         "namespaces",
         "taskId",
         "newTaskId",
+        "newRunId",
         "runId",
         "stepId",
         "stepAttemptId",
@@ -272,6 +276,10 @@ PLAIN_FIELDS: Final = frozenset(
         # What a user calls a run, within one namespace.
         "externalId",
         "externalIdPrefix",
+        "onLive",
+        "onFinished",
+        # A call of one run.
+        "groupKey",
         # What a sender calls its signal, within one run.
         "NewSignal.name",
         "signalId",

@@ -140,8 +140,10 @@ class Stage:
         paused, finished, pending = [await self._enqueue(namespace, queue) for _ in range(3)]
         await engine.submit(PauseTask(namespace=namespace, task_id=paused))
         await engine.submit(TerminateTask(namespace=namespace, task_id=finished))
-        run, paused_run, _ = [await self._start(namespace, queue) for _ in range(3)]
+        started = [await self._start(namespace, queue) for _ in range(4)]
+        finished_run, run, paused_run, _ = started
         await engine.submit(PauseTask(namespace=namespace, task_id=paused_run))
+        await engine.submit(TerminateTask(namespace=namespace, task_id=finished_run))
         command = CreateKey(name="cast", role=Role.VIEWER, namespaces=(namespace,))
         created = await engine.submit(command)
         page = query.PageRequest(cursor_key=engine.secrets.cursor_key, size=1)
@@ -168,6 +170,7 @@ class Stage:
             finished=finished,
             run=run,
             paused_run=paused_run,
+            finished_run=finished_run,
             worker=worker,
             session_worker=session_worker,
             key=created.key.id,
@@ -230,6 +233,7 @@ class Stage:
             finished=new_id(),
             run=new_id(),
             paused_run=new_id(),
+            finished_run=new_id(),
             worker=new_id(),
             session_worker=new_id(),
             key="y" * 16,

@@ -126,6 +126,7 @@ TOLD: Final = {
     "finished": {"not_found"},
     "run": {"not_found"},
     "paused_run": {"not_found"},
+    "finished_run": {"not_found"},
 }
 
 

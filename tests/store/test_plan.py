@@ -47,6 +47,7 @@ BUFFERS_MAX: Final = {
     "load_due": 3 * CLAIMED,
     "load_held": 3 * CLAIMED,
     "load_tasks": 8 * ITEMS,
+    "lock_free_tasks": 8 * ITEMS,
     # Today, the days to come and the default partition are asked.
     "load_history": 4 * (DAYS_AHEAD + 2) * ITEMS,
     "peek_tasks": 3 * CLAIMED,
@@ -62,6 +63,7 @@ INDEXES: Final = {
     "claim_tasks": {"tasks_claim"},
     "load_due": {"tasks_due"},
     "load_tasks": {"tasks_pkey"},
+    "lock_free_tasks": {"tasks_pkey"},
     "peek_tasks": {"tasks_claim"},
     "update_alone": {"tasks_pkey"},
     "finish_tasks": {"tasks_pkey"},
@@ -475,6 +477,7 @@ SQLITE_PLANS: Final = {
     "load_history": ["USING PRIMARY KEY"],
     "load_suspects": ["USING INDEX tasks_held"],
     "load_tasks": ["USING PRIMARY KEY"],
+    "lock_free_tasks": ["USING PRIMARY KEY"],
     "read_entries": ["USING PRIMARY KEY"],
     "read_journal_ends": ["USING PRIMARY KEY"],
     "read_own_entries": ["USING PRIMARY KEY"],

@@ -29,7 +29,7 @@ PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in
 # What a parameter is made of, by its name; every other one is a text.
 INTEGERS: Final = re.compile(
     r"_ms$|_count$|_checksum$|_max$|_min$|^(completed|failed|line|priority|attempt|version|worker_version|session_no|slots|pid|number"
-    r"|token|amount|day|before_day|timeline|pos|after_pos|no|first_no|kind|total_bytes"
+    r"|token|amount|day|before_day|timeline|pos|after_pos|upto_pos|old_day|seen|no|first_no|kind|total_bytes"
     r"|call_index|total|spawned)$"
 )
 IDS: Final = re.compile(
@@ -54,6 +54,7 @@ TEXTS: Final = {
     "role": "admin",
     "namespaces": "[]",
     "scope": "[]",
+    "keep": "[]",
 }
 # How many of the last parameters are the same for all rows.
 SHARED: Final = {

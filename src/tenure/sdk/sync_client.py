@@ -203,6 +203,20 @@ class SyncRunHandle(Generic[R_co]):
         """End the run at once, without asking its code; return its status."""
         return self._anchor.run(lambda client: self._part._at(client).terminate())
 
+    def retry(self, *, from_step: str = "") -> SyncRunHandle[R_co]:
+        """Make a new run from a finished one; return the handle of that.
+
+        >>> again = run.retry(from_step="last")
+
+        Without ``from_step`` it begins from the start. With the key of a call, as ``tenure runs
+        show`` has it, it keeps what was recorded before that call; ``"last"`` is the failure that
+        ended the run. Steps that it does again have the idempotency keys that they had.
+        """
+        return SyncRunHandle(
+            self._anchor,
+            self._anchor.run(lambda client: self._part._at(client).retry(from_step=from_step)),
+        )
+
 
 class SyncCompletion:
     """Completes an attempt that its activity left with ``activity.complete_later()``.

@@ -311,3 +311,68 @@ async def test_a_page_of_a_journal_begins_behind_no_negative_position(small: Sit
     found = await small.refused("GET", f"/v1/runs/{run_id}/journal?after=-1")
     assert found == (400, "invalid_argument", {"field": "after"})
     assert await journal(small, run_id, after=7) == {"entries": [], "end": 0}
+
+
+async def test_an_id_of_the_user_stands_for_its_run(site: Site) -> None:
+    run_id = await start(site, externalId="order 42", input=1)
+    path = "/v1/runs/external:order%2042"
+    again = await site.client.post("/v1/runs", json={**RUN, "externalId": "order 42", "input": 2})
+    assert (again.status_code, again.json()["runId"]) == (200, run_id)
+    assert again.json()["contentDiffers"] is True
+    shown = await site.call("GET", path)
+    assert (shown["runId"], shown["externalId"]) == (run_id, "order 42")
+    assert (await site.call("GET", f"{path}/journal"))["end"] == 0
+    assert (await site.call("POST", f"{path}/signal/go"))["runId"] == run_id
+    listed = await site.call("GET", "/v1/runs", params={"externalId": "order"})
+    assert [each["runId"] for each in listed["runs"]] == [run_id]
+    cancelled = await site.call("POST", f"{path}/cancel")
+    assert (cancelled["runId"], cancelled["status"]) == (run_id, "CANCELLED")
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code", "field"),
+    [
+        ({"onLive": "REJECT"}, 409, "already_exists", None),
+        ({"onLive": "maybe"}, 400, "invalid_argument", "onLive"),
+        ({"onFinished": "return"}, 400, "invalid_argument", "onFinished"),
+        ({"externalId": "a\nb"}, 400, "invalid_argument", "externalId"),
+        ({"externalId": "x" * 256}, 400, "invalid_argument", "externalId"),
+    ],
+)
+async def test_a_start_that_is_refused_for_its_external_id_changes_nothing(
+    small: Site, changes: dict[str, Any], status: int, code: str, field: str | None
+) -> None:
+    await start(small, externalId="order-42")
+    before = await small.world.dump()
+    body = {**RUN, "externalId": "order-42", **changes}
+    found = await small.refused("POST", "/v1/runs", json=body)
+    assert (found[0], found[1], found[2].get("field")) == (status, code, field)
+    assert await small.world.dump() == before
+
+
+async def test_a_finished_run_is_retried_from_a_step(site: Site) -> None:
+    world, engine = site.world, site.engine
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    path = f"/v1/runs/{run.id}/retry"
+    assert (await site.refused("POST", path))[1] == "wrong_state"
+    await positions(engine, worker, report(run, step("a"), step("b", error=FATAL)))
+    await world.finish(engine, worker, run, FinishKind.FAILED, error=FATAL)
+    body = {"fromStep": "last", "newRunId": world.clock.new_id()}
+    made = await site.client.post(path, json=body)
+    assert made.status_code == 201
+    answer = made.json()
+    assert (answer["runId"], answer["keptEntries"]) == (body["newRunId"], 1)
+    again = await site.client.post(path, json=body)
+    assert (again.status_code, again.json()) == (200, {**answer, "isNew": False})
+    assert (await get(site, answer["runId"]))["retryOf"] == run.id
+    for wrong, field in (
+        ({"fromStep": "c"}, "fromStep"),
+        ({"fromPosition": 4}, "fromPosition"),
+        ({"fromPosition": -1}, "fromPosition"),
+        ({"fromStep": "a", "fromPosition": 1}, "fromPosition"),
+        ({"newRunId": "x"}, "newRunId"),
+    ):
+        assert (await site.refused("POST", path, json=wrong))[2]["field"] == field
+    whole = await site.call("POST", path)
+    assert whole["keptEntries"] == 0

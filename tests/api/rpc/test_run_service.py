@@ -394,3 +394,68 @@ async def test_a_run_is_retried_as_a_new_run_with_an_empty_journal(
     made = await get(wire, (await wire.tasks.RetryTask(request)).task_id)
     assert (name_of(made.status), made.input, made.entry_count) == ("PENDING", b"1", 0)
     assert await signal(wire, made.run_id)
+
+
+async def test_an_id_of_the_user_stands_for_its_run(wire: Wire, engine: Engine) -> None:
+    first = await start(wire, external_id="order-42", input=b"1")
+    again = await start(wire, external_id="order-42", input=b"2")
+    assert (again.run_id, again.already_exists, again.content_differs) == (first.run_id, True, True)
+    name = "external:order-42"
+    run = await get(wire, name)
+    assert (run.run_id, run.external_id) == (first.run_id, "order-42")
+    assert await signal(wire, name)
+    assert (await journal(wire, name)).end == 1
+    assert [each.run_id for each in (await listed(wire, external_id_prefix="order")).runs] == [
+        first.run_id
+    ]
+    assert not (await listed(wire, external_id_prefix="rder")).runs
+    paused = PauseTask(namespace=NAMESPACE, task_id=first.run_id)
+    await engine.submit(paused)
+    resume = pb.ResumeWorkflowRunRequest(namespace_id=NAMESPACE, run_id=name)
+    await wire.workflows.ResumeWorkflowRun(resume)
+    end = pb.TerminateWorkflowRunRequest(namespace_id=NAMESPACE, run_id=name)
+    await wire.workflows.TerminateWorkflowRun(end)
+    cancel = pb.CancelWorkflowRunRequest(namespace_id=NAMESPACE, run_id=name)
+    known = await start(wire, external_id="order-42", input=b"1", on_finished="RETURN")
+    assert (known.run_id, name_of(known.status)) == (first.run_id, "FAILED")
+    for call, code in (
+        (wire.workflows.CancelWorkflowRun(cancel), "task_already_terminal"),
+        (start(wire, external_id="order-42", on_finished="REJECT"), "already_exists"),
+        (start(wire, external_id="a", on_live="ALLOW"), "invalid_argument"),
+        (get(wire, "external:nobody"), "not_found"),
+        (get(wire, "external:"), "invalid_argument"),
+    ):
+        _, refusal = await refused(call)
+        assert refusal.code == code
+
+
+async def test_a_run_begins_anew_and_is_retried_when_it_has_ended(
+    wire: Wire, world: World, engine: Engine
+) -> None:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    await signal(wire, run.id, "kept")
+    finish = task_pb2.TaskFinish(
+        task_id=run.id,
+        attempt=1,
+        kind=task_pb2.FINISH_KIND_CONTINUED,
+        seen=1,
+        keep=[1],
+        next_input=b"2",
+        next_encoding="json",
+    )
+    ended = task_pb.FinishTasksRequest(namespace_id=NAMESPACE, worker_id=worker, items=[finish])
+    answer = await wire.tasks.FinishTasks(ended)
+    assert not answer.results[0].HasField("error")
+    (again,) = await world.claim(engine, worker)
+    await world.confirm(engine, worker, again)
+    shown = await get(wire, run.id)
+    assert (shown.generation, shown.input, shown.options.encoding) == (1, b"2", "json")
+    assert [each.content.key for each in (await journal(wire, run.id)).entries] == ["kept"]
+    await positions(engine, worker, report(again, step("a"), step("b", error=FATAL)))
+    await world.finish(engine, worker, again, FinishKind.FAILED, error=FATAL)
+    retry = pb.RetryWorkflowRunRequest(namespace_id=NAMESPACE, run_id=run.id, from_step="last")
+    made = await wire.workflows.RetryWorkflowRun(retry)
+    assert made.kept_entries == 2
+    new = await get(wire, made.run_id)
+    assert (new.retry_of, new.generation, new.entry_count) == (run.id, 1, 2)

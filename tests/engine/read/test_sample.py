@@ -8,6 +8,9 @@ from tenure.core.task.record import TaskState
 from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read import sample
+from tenure.engine.services.child_closing import ChildClosing
+from tests.engine.run.children import parent_of
+from tests.engine.run.runs import terminate
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 
 
@@ -43,3 +46,14 @@ async def test_a_queue_is_counted_no_further_than_a_limit(
     monkeypatch.setattr(sample, "DEPTH_COUNTED_MAX", 3)
     depths = (await sample.take_sample(engine.store, deaf=())).depths
     assert depths == {(NAMESPACE, "default"): {TaskState.PENDING: 3}}
+
+
+async def test_children_that_are_not_closed_show_for_how_long(world: World, engine: Engine) -> None:
+    worker = await world.worker(engine)
+    run, _ = await parent_of(world, engine, worker)
+    await terminate(engine, run.id)
+    await world.advance(3_000)
+    assert (await sample.take_sample(engine.store, deaf=())).closing_lag_ms == 3_000
+    while (await ChildClosing().run_once(engine)).has_more:
+        pass
+    assert (await sample.take_sample(engine.store, deaf=())).closing_lag_ms == 0

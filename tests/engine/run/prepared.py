@@ -9,6 +9,7 @@ from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.run.record import Yield
 from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
+from tenure.engine.read import run as run_read
 from tenure.engine.run.child_command import CancelChildren, ChildCancel, CloseChildren, SpawnTasks
 from tenure.engine.run.command import (
     CancelRun,
@@ -109,6 +110,20 @@ async def _due(world: World, engine: Engine) -> Any:
     return ProcessDue(sighted_ms=10**9, amount=10)
 
 
+async def _retry(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker, external_id="order-42")
+    await positions(engine, worker, report(run, step("a"), step("b")))
+    await world.finish(engine, worker, run, FinishKind.FAILED, error=FATAL)
+    return await run_read.plan_retry(
+        engine.store,
+        namespace=NAMESPACE,
+        run_id=run.id,
+        new_run_id=world.clock.new_id(),
+        from_step="b",
+    )
+
+
 def _finish(kind: FinishKind, **fields: Any) -> Prepare:
     async def prepare(world: World, engine: Engine) -> Any:
         worker = await world.worker(engine)
@@ -118,6 +133,15 @@ def _finish(kind: FinishKind, **fields: Any) -> Prepare:
         return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
 
     return prepare
+
+
+async def _continue(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker, signals=(NewSignal(name="go"),))
+    await positions(engine, worker, report(run))
+    anew = Anew(seen=2, keep=(1,), input=b"next", encoding="other")
+    items = (finish(run, FinishKind.CONTINUED, anew=anew),)
+    return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
 
 
 async def _parent(world: World, engine: Engine) -> tuple[str, Task]:
@@ -177,15 +201,6 @@ def _end_children(kind: FinishKind) -> Prepare:
     return prepare
 
 
-async def _continue(world: World, engine: Engine) -> Any:
-    worker = await world.worker(engine)
-    run = await running_run(world, engine, worker, signals=(NewSignal(name="go"),))
-    await positions(engine, worker, report(run))
-    anew = Anew(seen=2, keep=(1,), input=b"next", encoding="other")
-    items = (finish(run, FinishKind.CONTINUED, anew=anew),)
-    return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
-
-
 OF_RUNS: Final = {FinishKind.YIELDED, FinishKind.PARKED, FinishKind.CONTINUED}
 RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "StartRun": (_start, None),
@@ -195,6 +210,7 @@ RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "SignalRun": (_signal, None),
     "CancelRun": (_cancel, None),
     "ResumeRun": (_resume, WrongState),
+    "RetryRun": (_retry, None),
     "TerminateRun": (_terminate, TaskAlreadyTerminal),
     "ProcessDue of a run": (_due, None),
     "FinishTasks yielded": (_finish(FinishKind.YIELDED, wish=Yield(seen=1)), None),

@@ -26,7 +26,13 @@ from tenure import (
     signal,
     workflow,
 )
-from tenure.errors import IdempotencyConflict, NotFound, TaskAlreadyTerminal, WrongState
+from tenure.errors import (
+    AlreadyExists,
+    IdempotencyConflict,
+    NotFound,
+    TaskAlreadyTerminal,
+    WrongState,
+)
 from tenure.sdk.payload import Payload
 from tenure.v1 import task_pb2
 from tests.bounds import WORK_S
@@ -317,3 +323,54 @@ async def test_the_synchronous_client_does_the_same(stage: ServerStage) -> None:
 
     async with RawWorker(stage.target, pack), asyncio.timeout(WORK_S):
         await asyncio.to_thread(work)
+
+
+async def test_an_id_of_the_user_stands_for_its_run(any_stage: ServerStage) -> None:
+    mine = sell.with_options(id="order-42")
+    async with Client(any_stage.target) as client:
+        run = await client.start(mine, Order(7))
+        assert (await client.start(mine, Order(7))).run_id == run.run_id
+        with pytest.raises(AlreadyExists, match=run.run_id):
+            await client.start(mine.with_options(on_live="reject"), Order(7))
+        same = client.run_handle("external:order-42", result=Order)
+        info = await same.describe()
+        assert (info.run_id, info.id) == (run.run_id, "order-42")
+        await same.signal(stop)
+        assert (await same.explain()).reasons
+        assert [each.run_id async for each in client.list_runs(id="order")] == [run.run_id]
+        assert [each async for each in client.list_runs(id="other")] == []
+        async with RawWorker(any_stage.target, pack):
+            assert await same.result(timeout=WORK_S) == Order(7, ["box"])
+        ended = await client.start(mine.with_options(on_finished="return"), Order(7))
+        assert ended.run_id == run.run_id
+        with pytest.raises(AlreadyExists):
+            await client.start(mine.with_options(on_finished="reject"), Order(7))
+        assert (await client.start(mine, Order(7))).run_id != run.run_id
+
+
+@pytest.mark.parametrize(
+    "options", [{"id": "a\nb"}, {"id": "x" * 256}, {"on_live": "allow"}, {"on_finished": "never"}]
+)
+def test_a_bad_id_and_what_to_do_with_it_are_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="workflow sell"):
+        sell.with_options(**options)
+
+
+async def test_a_handle_of_a_bad_external_id_is_refused(client: Client) -> None:
+    with pytest.raises(ValueError, match="run_id"):
+        client.run_handle("external:")
+
+
+async def test_a_finished_run_is_retried(any_stage: ServerStage) -> None:
+    async with Client(any_stage.target) as client:
+        run = await client.start(sell.with_options(id="order-42"), Order(7))
+        with pytest.raises(WrongState):
+            await run.retry()
+        await run.terminate()
+        again = await client.run_handle("external:order-42", result=Order).retry()
+        info = await again.describe()
+        assert (info.retry_of, info.id, info.status) == (run.run_id, "order-42", RunStatus.PENDING)
+        with pytest.raises(NotFound, match="Retry it without a step"):
+            await run.retry(from_step="last")
+        async with RawWorker(any_stage.target, pack):
+            assert await again.result(timeout=WORK_S) == Order(7, ["box"])

@@ -111,6 +111,10 @@ RUNS: Final = Family(
     "From the last sample.",
     ("state",),
 )
+CHILD_CLOSING_LAG: Final = Family(
+    "tenure_child_closing_lag_seconds",
+    "How long ago the first run ended whose children are not all closed; from the last sample.",
+)
 LEASES: Final = Family("tenure_leases", "Workers that hold a lease; from the last sample.")
 SAMPLE_AGE: Final = Family(
     "tenure_sample_age_seconds",

@@ -25,7 +25,8 @@ Response = TypeVar("Response", bound=Message)
 _HINTS: Final = {
     "not_found": "Check the id and --namespace. List the runs: tenure runs ls",
     "task_already_terminal": "See how it ended: tenure runs show ID",
-    "wrong_state": "Only a paused or a parked run is resumed. See its status: tenure runs show ID",
+    "wrong_state": "Only a paused or a parked run is resumed, and only a finished one "
+    "retried. See its status: tenure runs show ID",
     "payload_too_large": "Store the data elsewhere and send a reference; a signal has at most "
     "256 KiB.",
     "already_exists": "Use another --id, or look at that run: tenure runs show external:ID",
@@ -119,6 +120,18 @@ class RunClient:
         """End a run without asking its code; return its status."""
         request = pb.TerminateWorkflowRunRequest(namespace_id=self._namespace, run_id=run_id)
         return self._changed(self._stub.TerminateWorkflowRun, request)
+
+    def retry_run(self, run_id: str, from_step: str, from_position: int) -> run_view.ShownRetried:
+        """Make a new run from a finished one; return its id and what it keeps."""
+        request = pb.RetryWorkflowRunRequest(
+            namespace_id=self._namespace,
+            run_id=self.get_run(run_id).run_id,
+            from_step=from_step,
+            from_position=from_position,
+            new_run_id=self._server.clock.new_id(),
+        )
+        answer = self._call(self._stub.RetryWorkflowRun, request, pb.RetryWorkflowRunResponse)
+        return run_view.ShownRetried(answer.run_id, request.run_id, answer.kept_entries)
 
     def signal_run(self, run_id: str, name: str, payload: bytes | None, signal_id: str) -> bool:
         """Send a signal; return whether it is new."""

@@ -311,6 +311,55 @@ def resume(call: Invocation, *, run_id: str) -> None:
 
 
 @runs.command(
+    short_help="Make a new run from a finished one.",
+    epilog=examples(
+        "tenure runs retry ID --from-step last",
+        "tenure runs retry external:order-42 --from-step charge --wait",
+    ),
+)
+@_RUN_ID
+@click.option(
+    "--from-step",
+    metavar="KEY|last",
+    default="",
+    help="Keep what was recorded before this call; last is the failure that ended the run.",
+)
+@click.option(
+    "--from-position",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Keep the entries of its journal before this position.",
+)
+@wait_options
+@with_server
+def retry(
+    call: Invocation,
+    *,
+    run_id: str,
+    from_step: str,
+    from_position: int | None,
+    is_waited: bool,
+    timeout_ms: int | None,
+) -> None:
+    """Make a new run with the request of a finished one, and print its id.
+
+    Without an option it begins from the start. The positions and keys of calls are those of
+    tenure runs show. Steps that it does again have the idempotency keys that they had.
+    """
+    check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
+    if from_step and from_position:
+        raise click.UsageError("Give --from-step or --from-position, not both.")
+    made = call.client.runs.retry_run(run_id, from_step, from_position or 0)
+    if is_waited:
+        _wait(call, made.run_id, timeout_ms)
+    elif call.output.is_table:
+        call.output.say(made.run_id)
+        call.output.note(f"It keeps {made.kept_entries} entries of run {made.retry_of}.")
+    else:
+        call.output.write(made)
+
+
+@runs.command(
     "signal",
     short_help="Send a signal to a run.",
     epilog=examples(

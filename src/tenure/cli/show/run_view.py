@@ -30,6 +30,14 @@ class ShownStarted(Shown, frozen=True):
     content_differs: bool = False
 
 
+class ShownRetried(Shown, frozen=True):
+    """A run that was made from a finished one."""
+
+    run_id: str
+    retry_of: str
+    kept_entries: int
+
+
 class ShownWait(Shown, frozen=True):
     """Something that a run waits for."""
 

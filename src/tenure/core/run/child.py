@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -159,3 +159,5 @@ def closing(policy: ClosePolicy) -> CancelRequested | Terminated | None:
             return Terminated(message=CLOSE_REASON)
         case ClosePolicy.ABANDON:
             return None
+        case _:
+            assert_never(policy)

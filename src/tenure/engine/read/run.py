@@ -9,10 +9,13 @@ from tenure.core.filter import ALL_RUNS, RunFilter
 from tenure.core.journal.entry import JournalPage
 from tenure.core.journal.numbering import JournalEnd
 from tenure.core.run import external_id
-from tenure.core.task.record import Task, TaskKind
+from tenure.core.run.retry import JournalOutline
+from tenure.core.task.record import TERMINAL, Task, TaskKind
+from tenure.core.task.refusal import wrong_state
 from tenure.engine.read.query import Page, PageRequest, find_task, list_tasks, read
+from tenure.engine.run.command import RetryRun
 from tenure.engine.task.handler import not_found
-from tenure.errors import NotFound
+from tenure.errors import DataDamaged, InvalidArgument, NotFound
 from tenure.store.table import external_id as external_table
 from tenure.store.table import journal as journal_table
 from tenure.store.transaction import Store, Tx
@@ -78,6 +81,77 @@ async def read_journal(store: Store, *, namespace: str, run_id: str, after: int 
         return await journal_table.read_page(tx, journal_id, after=after)
 
     return await read(store, body)
+
+
+async def plan_retry(
+    store: Store,
+    *,
+    namespace: str,
+    run_id: str,
+    new_run_id: str,
+    from_step: str = "",
+    from_position: int = 0,
+) -> RetryRun:
+    """Return the command that makes a new run from a finished one, with what it keeps.
+
+    Neither a finished run nor its journal changes any more, so both can be read before.
+    """
+    run_id = await run_named(store, namespace=namespace, run_id=run_id)
+    key = (check.namespace(namespace), check.task_id(run_id, "runId"))
+    check.text(from_step, "fromStep", bytes_max=limits.STEP_KEY_BYTES_MAX)
+    check.integer(from_position, "fromPosition", 0, limits.ATTEMPT_MAX)
+    if from_step and from_position:
+        message = "Give fromStep or fromPosition, not both"
+        raise InvalidArgument(message, field="fromPosition")
+
+    async def body(tx: Tx) -> RetryRun:
+        task, journal_id = await _find_run(tx, key)
+        if task.state not in TERMINAL:
+            raise wrong_state(task).to_error()
+        assert task.link is not None
+        kept = kept_bytes = 0
+        groups: tuple[str, ...] = ()
+        if from_step or from_position:
+            outline = await _outline(tx, key[1], journal_id)
+            kept = outline.kept(task, from_step=from_step, from_position=from_position)
+            groups = outline.groups(kept)
+        if kept:
+            page = await journal_table.read_page(tx, journal_id, after=kept - 1)
+            kept_bytes = page.entries[0].total_bytes
+        return RetryRun(
+            namespace=key[0],
+            run_id=key[1],
+            new_run_id=new_run_id,
+            kept_count=kept,
+            kept_bytes=kept_bytes,
+            group_keys=groups,
+            external_id=task.link.external_id or "",
+        )
+
+    return await read(store, body)
+
+
+async def _outline(tx: Tx, run_id: str, journal_id: str) -> JournalOutline:
+    """Read a whole journal; one of which retention has removed a part is as good as none."""
+    try:
+        return await _read_outline(tx, journal_id)
+    except msgspec.DecodeError:
+        message = f"An entry of the journal of run {run_id} is damaged. Retry it without a step."
+        raise DataDamaged(message, reason="journal") from None
+
+
+async def _read_outline(tx: Tx, journal_id: str) -> JournalOutline:
+    outline = JournalOutline()
+    while True:
+        page = await journal_table.read_page(tx, journal_id, after=outline.end)
+        for entry in page.entries:
+            if entry.pos != outline.end + 1:
+                return JournalOutline()
+            outline.show(entry)
+        if outline.end >= page.end:
+            return outline
+        if not page.entries:
+            return JournalOutline()
 
 
 async def _find_run(tx: Tx, key: tuple[str, str]) -> tuple[Task, str]:

@@ -18,7 +18,7 @@ from tenure.core.limits import (
 from tenure.core.task.record import TaskState
 from tenure.engine.claim.offer import Group
 from tenure.engine.read.query import scan
-from tenure.store.table import listing
+from tenure.store.table import closing, listing
 from tenure.store.table.listing import Onlooker, Slice
 from tenure.store.transaction import Store, Tx
 
@@ -34,12 +34,14 @@ class Sample(msgspec.Struct, frozen=True):
     """Live tasks by queue and state, how long the first has waited, workers by status and health.
 
     The health of an offline worker is an empty text. Runs are also counted apart, by state.
+    ``closing_lag_ms`` is how long ago the first run ended whose children are not closed.
     """
 
     depths: dict[Group, dict[TaskState, int]]
     oldest_waiting_ms: dict[Group, int]
     workers: dict[tuple[str, str], int]
     runs: dict[str, int] = {}
+    closing_lag_ms: int = 0
 
     @property
     def lease_count(self) -> int:
@@ -55,7 +57,9 @@ async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
         oldest = await _oldest_waiting(tx, now_ms)
         workers = await listing.count_healths(tx, Onlooker(now_ms, deaf))
         runs = await listing.count_run_states(tx, amount=RUNS_COUNTED_MAX)
-        return Sample(depths, oldest, workers, runs)
+        ended_at_ms = await closing.oldest_closing_ms(tx)
+        lag_ms = 0 if ended_at_ms is None else max(0, now_ms - ended_at_ms)
+        return Sample(depths, oldest, workers, runs, lag_ms)
 
     depths = await _depths(store)
     return await scan(store, body)

@@ -97,6 +97,12 @@ def change_run(command: c.ResumeRun | c.TerminateRun) -> None:
     _run(command)
 
 
-def _run(command: c.SignalRun | c.CancelRun | c.ResumeRun | c.TerminateRun) -> None:
+def retry_run(command: c.RetryRun) -> None:
+    """Check the finished run, and the id of the new one."""
+    _run(command)
+    checks.task_id(command.new_run_id, "newRunId")
+
+
+def _run(command: c.SignalRun | c.RetryRun | c.CancelRun | c.ResumeRun | c.TerminateRun) -> None:
     check_namespace(command.namespace)
     checks.task_id(command.run_id, "runId")

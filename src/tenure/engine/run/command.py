@@ -91,6 +91,28 @@ class SignalRun(Command[Signalled], frozen=True, kw_only=True):
     signal: NewSignal
 
 
+class Retried(Enqueued, frozen=True, gc=False):
+    """The answer for a retry: how many entries the new run keeps."""
+
+    kept_count: int = 0
+
+
+class RetryRun(Command[Retried], frozen=True, kw_only=True):
+    """Make a new run from a finished one, with the first entries of its journal.
+
+    How many, the groups among them, and its external id were read before: a finished run does not
+    change. The same new id again gives the same run.
+    """
+
+    namespace: str
+    run_id: str
+    new_run_id: str
+    kept_count: int = 0
+    kept_bytes: int = 0
+    group_keys: tuple[str, ...] = ()
+    external_id: str = ""
+
+
 class CancelRun(Command[Reported], frozen=True, kw_only=True):
     """Ask a run to end; its code may clean up."""
 

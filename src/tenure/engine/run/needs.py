@@ -43,6 +43,16 @@ def change_run(needs: RowSets, command: c.CancelRun | c.ResumeRun | c.TerminateR
     needs.journals.of_runs.add(key)
 
 
+def retry_run(needs: RowSets, command: c.RetryRun) -> None:
+    """Read the finished run, and look up the new one and who has the external id."""
+    namespace = command.namespace
+    needs.namespaces.wanted.add(namespace)
+    needs.tasks.wanted.add((namespace, command.run_id))
+    needs.tasks.births.add((namespace, command.new_run_id))
+    if command.external_id:
+        needs.external_ids.wanted.add((namespace, command.external_id))
+
+
 def signal_key(command: c.SignalRun) -> str:
     """Return the idempotency key of a signal with an id; nobody gives such a key by chance."""
     return f"\x01signal {command.run_id} {command.signal.signal_id}"

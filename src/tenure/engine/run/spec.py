@@ -13,6 +13,7 @@ from tenure.engine.run import (
     child_needs,
     handler,
     needs,
+    retry,
 )
 from tenure.engine.run import command as c
 
@@ -60,6 +61,7 @@ RUN_SPECS: Final = (
         handler.signal_run,
         payload_bytes=lambda command: len(command.signal.payload or b""),
     ),
+    CommandSpec(c.RetryRun, check.retry_run, needs.retry_run, retry.retry_run, is_new_work=True),
     CommandSpec(c.CancelRun, check.cancel_run, needs.change_run, handler.change_run),
     CommandSpec(c.ResumeRun, check.change_run, needs.change_run, handler.change_run),
     CommandSpec(c.TerminateRun, check.change_run, needs.change_run, handler.change_run),

@@ -1,4 +1,4 @@
-"""Removes old rows: history, ended attempts, idempotency keys, audit, workers, servers."""
+"""Removes old rows: history, ended attempts, groups, keys of enqueues, audit, workers, servers."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class Retention:
             counts = []
             for delete, before_ms in (
                 (table.delete_journals, history_ms),
+                (table.delete_groups, history_ms),
                 (table.delete_history, history_ms),
                 (table.delete_old_keys, now_ms - settings.key_kept_ms),
                 (table.delete_offline_workers, offline_ms),

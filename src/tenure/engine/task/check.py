@@ -85,6 +85,10 @@ def _outcome(item: c.Finish) -> None:
     elif item.kind in _WITH_ERROR:
         message = "an attempt that failed or parked needs its error"
         raise InvalidArgument(message, field="error")
+    _end_of_run(item)
+
+
+def _end_of_run(item: c.Finish) -> None:
     if item.wish is not None:
         check_wish(item.wish)
     elif item.kind is _YIELDED:

@@ -70,6 +70,11 @@ RESUME_RUN: Final = Method.of(
     workflow_pb.ResumeWorkflowRunRequest,
     workflow_pb.ChangeWorkflowRunResponse,
 )
+RETRY_RUN: Final = Method.of(
+    "WorkflowService/RetryWorkflowRun",
+    workflow_pb.RetryWorkflowRunRequest,
+    workflow_pb.RetryWorkflowRunResponse,
+)
 TERMINATE_RUN: Final = Method.of(
     "WorkflowService/TerminateWorkflowRun",
     workflow_pb.TerminateWorkflowRunRequest,

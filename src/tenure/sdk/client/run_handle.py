@@ -155,6 +155,25 @@ class RunHandle(Generic[R_co]):
         )
         return await self.status() if isinstance(answer, str) else run_view.status_of(answer.status)
 
+    async def retry(self, *, from_step: str = "") -> RunHandle[R_co]:
+        """Make a new run from a finished one; return the handle of that.
+
+        >>> again = await run.retry(from_step="last")
+
+        Without ``from_step`` it begins from the start. With the key of a call, as ``tenure runs
+        show`` has it, it keeps what was recorded before that call; ``"last"`` is the failure that
+        ended the run. Steps that it does again have the idempotency keys that they had.
+        """
+        request = pb.RetryWorkflowRunRequest(
+            namespace_id=self._state.namespace,
+            # What the handle names may be the new run by the time of a second request.
+            run_id=await self._own_id(),
+            from_step=from_step,
+            new_run_id=new_task_id(),
+        )
+        answer = await self._state.ask(m.RETRY_RUN, request)
+        return RunHandle(self._state, answer.run_id, self._result)
+
     def _at(self, client: Client) -> RunHandle[R_co]:
         """Return the same run as another client sees it."""
         return RunHandle(client._state, self.run_id, self._result)  # noqa: SLF001 (of one package)

@@ -57,7 +57,9 @@ async def read_children(
     return found
 
 
-async def find_external(tx: Tx, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+async def find_live_external(
+    tx: Tx, names: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], str]:
     """Return the live runs that have external ids, by (namespace, external id)."""
     rows = cast("Sequence[AnyRow]", await tx.each("find_live_external", sorted(names)))
     return {(row[0], row[1]): row[2] for row in rows}
@@ -85,4 +87,4 @@ class ChildRows(RowSet[TaskKey, int]):
         if self.wanted:
             self.update(await count_children(tx, self.wanted))
         if self.external:
-            self.owners.update(await find_external(tx, self.external))
+            self.owners.update(await find_live_external(tx, self.external))

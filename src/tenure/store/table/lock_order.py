@@ -12,6 +12,7 @@ from tenure.store.table.external_id import ExternalIdRows
 from tenure.store.table.group import GroupRows
 from tenure.store.table.idempotency import KeyRows
 from tenure.store.table.journal import JournalRows
+from tenure.store.table.journal_copy import JournalCopyRows
 from tenure.store.table.lease import LeaseRows
 from tenure.store.table.queue import NamespaceRows, QueueRows
 from tenure.store.table.row_set import RowSet
@@ -35,6 +36,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     ChildRows,
     GroupRows,
     JournalRows,
+    JournalCopyRows,
     StopRows,
     AttemptRows,
     NamespaceRows,
@@ -66,6 +68,7 @@ class RowSets:
         self.children: ChildRows = rows[ChildRows]
         self.groups: GroupRows = rows[GroupRows]
         self.journals: JournalRows = rows[JournalRows]
+        self.journal_copies: JournalCopyRows = rows[JournalCopyRows]
         self.stops: StopRows = rows[StopRows]
         self.attempts: AttemptRows = rows[AttemptRows]
         self.namespaces: NamespaceRows = rows[NamespaceRows]

@@ -23,6 +23,15 @@ async def delete_journals(tx: Tx, *, before_ms: int, amount: int) -> int:
     return len(await tx.one("delete_journals", before_ms, amount))
 
 
+async def delete_groups(tx: Tx, *, before_ms: int, amount: int) -> int:
+    """Delete groups and their results with the journals that they belong to; return how many."""
+    # Ids begin with the instant at which they were made.
+    text = f"{before_ms:012x}"
+    before_id = f"{text[:8]}-{text[8:]}-0000-0000-000000000000"
+    entries = await tx.one("delete_group_entries", before_id, before_ms, amount)
+    return max(len(entries), len(await tx.one("delete_groups", before_id, before_ms, amount)))
+
+
 async def delete_old_keys(tx: Tx, *, before_ms: int, amount: int) -> int:
     """Delete idempotency keys of tasks that ended before; return how many."""
     return len(await tx.one("delete_old_keys", before_ms, amount))

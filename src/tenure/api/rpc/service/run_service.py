@@ -132,6 +132,23 @@ class RunService(EngineService):
         command = c.TerminateRun(namespace=namespace, run_id=run_id)
         return await self._change(command)
 
+    async def RetryWorkflowRun(
+        self, request: pb.RetryWorkflowRunRequest, context: Context
+    ) -> pb.RetryWorkflowRunResponse:
+        """Make a new run from a finished one; what was recorded before a step is kept."""
+        namespace = scope(request.namespace_id)
+        self._allowance.enqueues.take(namespace)
+        command = await run_read.plan_retry(
+            self._engine.store,
+            namespace=namespace,
+            run_id=request.run_id,
+            new_run_id=request.new_run_id or self._engine.clock.new_id(),
+            from_step=request.from_step,
+            from_position=request.from_position,
+        )
+        answer = await self._engine.submit(command)
+        return pb.RetryWorkflowRunResponse(run_id=answer.task_id, kept_entries=answer.kept_count)
+
     async def _named(self, request: _OfRun) -> tuple[str, str]:
         """Return the namespace and the run of a request, which may name it by its external id."""
         namespace = scope(request.namespace_id)

@@ -273,7 +273,7 @@ SPEC: Final = ServiceSpec(
         MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetJournal GetStepAttempt "
         "ListStepAttempts ListWorkers GetWorker",
         MethodRule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun SignalWorkflowRun "
-        "ResumeWorkflowRun TerminateWorkflowRun",
+        "ResumeWorkflowRun TerminateWorkflowRun RetryWorkflowRun",
         MethodRule(Action.WORK): "RegisterWorker WorkerHeartbeat DeregisterWorker PollActivity "
         "BeginStep CompleteStep FailStep CompleteWorkflow FailWorkflow ScheduleSleep",
     },

@@ -11,6 +11,19 @@ FROM unnest(
 ON CONFLICT DO NOTHING
 RETURNING pos;
 
+-- name: copy_entries(old_journal_id, old_day, journal_id, day, after_pos, upto_pos)
+-- For a run that is made from a finished one. Who reported them is of no interest there.
+INSERT INTO journal (day, pos, at_ms, total_bytes, attempt, no, journal_id, kind, key, body)
+SELECT d.day, c.pos, c.at_ms, c.total_bytes, 0, 0, d.journal_id, c.kind, c.key, c.body
+FROM unnest(
+    CAST(:old_journal_id AS uuid[]), CAST(:old_day AS integer[]), CAST(:journal_id AS uuid[]),
+    CAST(:day AS integer[]), CAST(:after_pos AS integer[]), CAST(:upto_pos AS integer[])
+) AS d (old_journal_id, old_day, journal_id, day, after_pos, upto_pos)
+JOIN journal AS c
+    ON c.journal_id = d.old_journal_id AND c.day = d.old_day
+    AND c.pos > d.after_pos AND c.pos <= d.upto_pos
+RETURNING pos;
+
 -- name: delete_journals(before_ms, amount)
 -- Retention drops whole days; this only empties what fell into the default partition.
 DELETE FROM journal_default

@@ -4,6 +4,18 @@ SELECT :journal_id, :pos, :at_ms, :total_bytes, :attempt, :no, :kind, :key, :bod
 WHERE :day IS NOT NULL
 ON CONFLICT DO NOTHING;
 
+-- name: copy_entries(old_journal_id, old_day, journal_id, day, after_pos, upto_pos)
+-- For a run that is made from a finished one. Who reported them is of no interest there.
+INSERT INTO journal (journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body)
+SELECT :journal_id, pos, at_ms, total_bytes, 0, 0, kind, key, body
+FROM journal
+WHERE journal_id = :old_journal_id
+  AND :old_day IS NOT NULL
+  AND :day IS NOT NULL
+  AND pos > :after_pos
+  AND pos <= :upto_pos
+RETURNING pos;
+
 -- name: delete_journals(before_ms, amount)
 -- Of runs in history that are old; delete_history leaves a run there until it has no entries.
 DELETE FROM journal

@@ -44,6 +44,16 @@ class SignalBody(Body, frozen=True):
         )
 
 
+class RetryRunBody(Body, frozen=True):
+    """What the new run does again: all, or what begins with a call or at a position."""
+
+    from_step: Annotated[
+        str, Meta(description="The key of a call, or last: the failure that ended the run")
+    ] = ""
+    from_position: Annotated[int, Meta(ge=0, le=limits.ATTEMPT_MAX)] = 0
+    new_run_id: Annotated[str, Meta(description="Made by the client: a UUIDv7")] = ""
+
+
 class RunBody(Body, frozen=True):
     """A run to start. isResend says that an earlier answer for this runId may have been lost."""
 

@@ -12,7 +12,7 @@ from tenure.api.http.body import EmptyBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped
 from tenure.api.http.route.run import view
-from tenure.api.http.route.run.body import RunBody
+from tenure.api.http.route.run.body import RetryRunBody, RunBody
 from tenure.api.http.route.run.parameter import JournalQuery, RunListQuery
 from tenure.api.http.route.task.body import JSON_ENCODING, CancelBody
 from tenure.api.http.route.task.parameter import TaskQuery
@@ -125,6 +125,22 @@ async def terminate_run(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     return await _change(call, command)
 
 
+async def retry_run(call: OperationCall[Scoped, RetryRunBody]) -> Answer:
+    """Make a new run from a finished one."""
+    body = call.body
+    call.context.allowance.enqueues.take(call.namespace)
+    command = await run_read.plan_retry(
+        call.engine.store,
+        namespace=call.namespace,
+        run_id=call.path["runId"],
+        new_run_id=body.new_run_id or call.engine.clock.new_id(),
+        from_step=body.from_step,
+        from_position=body.from_position,
+    )
+    answer = await call.engine.submit(command)
+    return Answer(view.retried(answer), _created(is_new=answer.is_new))
+
+
 async def _change(
     call: OperationCall[Scoped, CancelBody] | OperationCall[Scoped, EmptyBody],
     command: c.CancelRun | c.ResumeRun | c.TerminateRun,
@@ -235,6 +251,22 @@ OPERATIONS: Final = (
         handle=resume_run,
         body=EmptyBody,
         errors=("not_found", "wrong_state"),
+    ),
+    _operation(
+        method="POST",
+        path=f"{_RUN}/retry",
+        name="retryRun",
+        summary="Make a new run from a finished one. It keeps what was recorded before fromStep, a "
+        "call or last, or before fromPosition; without both it keeps nothing.",
+        handle=retry_run,
+        is_new_work=True,
+        action=Action.SUBMIT,
+        body=RetryRunBody,
+        answer=view.RetriedView,
+        status=HTTPStatus.CREATED,
+        may_find=True,
+        errors=("not_found", "wrong_state", "already_exists", "data_damaged"),
+        example='{"fromStep": "last"}',
     ),
     _change_operation(
         path=f"{_RUN}/terminate",

@@ -47,6 +47,15 @@ class StartedView(View, frozen=True):
     ] = False
 
 
+class RetriedView(View, frozen=True):
+    """A run that was made from a finished one, or that existed already."""
+
+    run_id: str
+    status: StatusName
+    is_new: bool
+    kept_entries: Annotated[int, Meta(description="How many entries of the journal it keeps")]
+
+
 class RunStatusView(View, frozen=True):
     """The present status of a run."""
 
@@ -174,6 +183,17 @@ def started(answer: c.Started) -> StartedView:
         status=status.upper(),
         is_new=answer.is_new,
         content_differs=answer.content_differs,
+    )
+
+
+def retried(answer: c.Retried) -> RetriedView:
+    """Show a run that was made from a finished one."""
+    status = status_at(answer.state, answer.outcome)
+    return RetriedView(
+        run_id=answer.task_id,
+        status=status.upper(),
+        is_new=answer.is_new,
+        kept_entries=answer.kept_count,
     )
 
 
