@@ -242,11 +242,14 @@ async def test_a_cancelled_child_run_is_told_by_its_journal(world: World, engine
     assert await kinds(engine, child_id) == [EntryKind.CANCEL]
 
 
-async def test_a_child_that_does_not_know_its_run_any_more_is_heard_by_nobody(
+async def test_a_child_that_does_not_know_its_call_any_more_is_heard_by_nobody_and_closed(
     world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
-    run, (child_id,) = await parent_of(world, engine, worker, new={"input": b"in"})
-    await world.database.execute(f"UPDATE tasks SET origin = NULL WHERE id = '{child_id}'")
-    await engine.submit(TerminateTask(namespace=NAMESPACE, task_id=child_id))
+    run, ids = await parent_of(world, engine, worker, 2)
+    await world.database.execute("UPDATE tasks SET origin = NULL WHERE parent_id IS NOT NULL")
+    await engine.submit(TerminateTask(namespace=NAMESPACE, task_id=ids[0]))
     assert await ends(engine, run.id) == []
+    await world.finish(engine, worker, run)
+    assert await close(world, engine) == 1
+    assert await world.state(ids[1]) is TaskState.CANCELLED

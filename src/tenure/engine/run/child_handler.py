@@ -222,7 +222,8 @@ def _close(ws: WorkingSet, key: TaskKey, journal_id: str) -> bool:
         return False
     place = child.place_of(task)
     event = child.closing(place.close_policy)
-    if place.journal_id != journal_id or event is None:
+    # One whose origin is damaged is of no other generation.
+    if event is None or place.journal_id not in ("", journal_id):
         return False
     ws.apply(key, event)
     return True

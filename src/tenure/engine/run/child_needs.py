@@ -14,7 +14,7 @@ def _hold(needs: RowSets, key: TaskKey) -> None:
 
 
 def spawn_tasks(needs: RowSets, command: c.SpawnTasks) -> None:
-    """Lock the runs, look up every child, and count the open ones or find the group."""
+    """Lock the runs, look up the children, and count the open ones or find the group."""
     namespace = command.namespace
     for item in command.items:
         key = (namespace, item.task_id)
@@ -25,8 +25,10 @@ def spawn_tasks(needs: RowSets, command: c.SpawnTasks) -> None:
                 needs.journals.of_runs.add(key)
         else:
             needs.children.wanted.add(key)
+        # Items that have ended are known by the count of their group: only live ids matter.
+        ids = needs.tasks.parents if item.group_key else needs.tasks.wanted
         for child in item.children:
-            needs.tasks.wanted.add((namespace, child.new.id))
+            ids.add((namespace, child.new.id))
             if child.external_id:
                 needs.children.external.add((namespace, child.external_id))
                 needs.journals.of_runs.add(key)

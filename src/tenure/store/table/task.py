@@ -168,10 +168,10 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     ``births`` are the ids of new tasks that have to be looked up; young ones, in ``window``, have
     not. ``cached`` are those of the ``cache`` that were not read. Of ``locked`` ones no copy will
-    do, because what is decided on them may not write their row. ``parents`` are locked too, and
-    with them everything else that belongs to runs: so batches that end each other's children wait
-    in one order. Others are found by who holds them (``held_of`` a worker, at the most so many) or
-    because their timer has fired.
+    do, because what is decided on them may not write their row. ``parents`` are locked too, if
+    they are live, and with them everything else that belongs to runs: so batches that end each
+    other's children wait in one order. Others are found by who holds them (``held_of`` a worker,
+    at the most so many) or because their timer has fired.
     ``reinput`` are runs that begin anew with another input.
     """
 
