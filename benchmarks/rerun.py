@@ -28,7 +28,7 @@ def rerun_ms(*, entries: int) -> float:
 
 
 def _again_ms(first: Model) -> float:
-    again = Model(_many, *first.args)
+    again = Model(_many, *first.arguments.values())
     again.journal = first.journal
     began = time.perf_counter()
     again.play()

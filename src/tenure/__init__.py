@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tenure.sdk.failure import (
         ApplicationError,
         CancelTimedOut,
+        ChildFailed,
         RemoteError,
         StepFailed,
         TaskCancelled,
@@ -53,8 +54,10 @@ if TYPE_CHECKING:
     from tenure.sdk.sync_client import SyncClient, SyncCompletion, SyncHandle, SyncRunHandle
     from tenure.sdk.transport.tls import TLS
     from tenure.sdk.worker.worker import Worker, WorkerOptions
+    from tenure.sdk.workflow.child import ChildRun, OnCancel, OnClose, OnError
     from tenure.sdk.workflow.context import RunInfo, WorkflowContext, WorkflowLog
     from tenure.sdk.workflow.definition import (
+        Changes,
         OneRunSettings,
         Workflow,
         WorkflowDecorator,
@@ -62,6 +65,8 @@ if TYPE_CHECKING:
         workflow,
     )
     from tenure.sdk.workflow.guard import NotDurable
+    from tenure.sdk.workflow.outside_signal import ExternalRun
+    from tenure.sdk.workflow.results import Results
     from tenure.sdk.workflow.signal import Signal, signal
     from tenure.sdk.workflow.step import Step, StepSettings, step
 
@@ -77,6 +82,9 @@ _HOME = {
     "AttemptInfo": "tenure.sdk.client",
     "Call": "tenure.sdk.activity.definition",
     "CancelTimedOut": "tenure.sdk.failure",
+    "Changes": "tenure.sdk.workflow.definition",
+    "ChildFailed": "tenure.sdk.failure",
+    "ChildRun": "tenure.sdk.workflow.child",
     "Client": "tenure.sdk.client",
     "Codec": "tenure.sdk.payload",
     "Completion": "tenure.sdk.client",
@@ -84,17 +92,22 @@ _HOME = {
     "ErrorCategory": "tenure.core.task.retry",
     "ExplainedReason": "tenure.sdk.client",
     "Explanation": "tenure.sdk.client",
+    "ExternalRun": "tenure.sdk.workflow.outside_signal",
     "Handle": "tenure.sdk.client",
     "HeartbeatAnswer": "tenure.sdk.client",
     "HeartbeatDetails": "tenure.sdk.client",
     "Info": "tenure.sdk.activity.context",
     "NotDurable": "tenure.sdk.workflow.guard",
+    "OnCancel": "tenure.sdk.workflow.child",
+    "OnClose": "tenure.sdk.workflow.child",
+    "OnError": "tenure.sdk.workflow.child",
     "OnProgress": "tenure.sdk.client",
     "OneCallSettings": "tenure.sdk.activity.option",
     "OneRunSettings": "tenure.sdk.workflow.definition",
     "Payload": "tenure.sdk.payload",
     "PayloadError": "tenure.sdk.payload",
     "RemoteError": "tenure.sdk.failure",
+    "Results": "tenure.sdk.workflow.results",
     "RetryPolicy": "tenure.sdk.activity.option",
     "RunDescription": "tenure.sdk.client",
     "RunHandle": "tenure.sdk.client",
@@ -147,6 +160,9 @@ __all__ = [
     "AttemptInfo",
     "Call",
     "CancelTimedOut",
+    "Changes",
+    "ChildFailed",
+    "ChildRun",
     "Client",
     "Codec",
     "Completion",
@@ -154,17 +170,22 @@ __all__ = [
     "ErrorCategory",
     "ExplainedReason",
     "Explanation",
+    "ExternalRun",
     "Handle",
     "HeartbeatAnswer",
     "HeartbeatDetails",
     "Info",
     "NotDurable",
+    "OnCancel",
+    "OnClose",
+    "OnError",
     "OnProgress",
     "OneCallSettings",
     "OneRunSettings",
     "Payload",
     "PayloadError",
     "RemoteError",
+    "Results",
     "RetryPolicy",
     "RunDescription",
     "RunHandle",

@@ -25,6 +25,7 @@ _RETURNED = frozenset(
         *("Handle", "SyncHandle", "Completion", "SyncCompletion"),
         *("RunHandle", "SyncRunHandle", "Workflow", "Signal"),
         *("WorkflowContext", "WorkflowLog", "Step", "RunFuture"),
+        *("ChildRun", "ExternalRun", "Results"),
         *("TestEngine", "SyncTestEngine"),
     }
 )

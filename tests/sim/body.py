@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -11,13 +12,14 @@ from tenure.core.journal import entry as stored
 from tenure.core.task.record import Task
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.sdk import failure
+from tenure.sdk.payload import Payload
 from tenure.sdk.workflow.context import RunInfo, WorkflowContext
-from tenure.sdk.workflow.journal import Entry, Kind
-from tenure.sdk.workflow.port import RunPort
+from tenure.sdk.workflow.journal import Entry, Kind, Made, Recorded
+from tenure.sdk.workflow.port import RunIdentity, RunPort
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.scope import CallKey
 from tenure.sdk.workflow.step import Step, StepFunction
-from tenure.v1 import task_pb2
+from tenure.v1 import journal_pb2, task_pb2
 from tests.sim import flow
 
 Calls = dict[str, str]
@@ -32,6 +34,30 @@ class BodyPort(RunPort, Protocol):
         ...
 
 
+class Childless:
+    """The part of a port that programs without children never ask for."""
+
+    may_linger = False
+
+    def fetch_open(self, open_after: str) -> None:
+        raise AssertionError(open_after)
+
+    def fetch_group(self, group_key: str, after: int) -> None:
+        raise AssertionError(group_key, after)
+
+    def spawn(self, report: journal_pb2.SpawnReport) -> None:
+        raise AssertionError(report)
+
+    def cancel_children(self, request: journal_pb2.ChildCancel) -> None:
+        raise AssertionError(request)
+
+    async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
+        raise AssertionError(run_id, name, payload, signal_id)
+
+    def post(self, callback: Callable[[], None]) -> None:
+        raise AssertionError(callback)
+
+
 class Body(Run):
     """A run that tells at each frontier what it has called."""
 
@@ -41,11 +67,7 @@ class Body(Run):
         assert task.progress.run is not None
         begun_at_ms = task.progress.run.begun_at_ms
         super().__init__(
-            port,
-            flow.CONVERTER,
-            journal_id=task.link.journal_id,
-            begun_at_ms=begun_at_ms,
-            guard="off",
+            port, flow.CONVERTER, RunIdentity(run_id=task.id, begun_at_ms=begun_at_ms), guard="off"
         )
         self._watcher = port
         self._calls: Calls = {}
@@ -56,20 +78,21 @@ class Body(Run):
             namespace=task.namespace,
             begun_at=datetime.fromtimestamp(begun_at_ms / 1_000, UTC),
         )
-        function = flow.program_of(task.input or b"").function
-        context = WorkflowContext(self, info)
-        self.start(lambda: function(context), Context())
+        program = flow.program_of(task.input or b"")
+        context = WorkflowContext(self, info, program)
+        self.start(lambda: program.function(context), Context())
 
-    def call(self, call: CallKey, kind: Kind, line: str) -> None:
-        super().call(call, kind, line)
+    def call(self, call: CallKey, kind: Kind, made: Made) -> Recorded | None:
+        known = super().call(call, kind, made)
         self._calls[call.key] = f"{kind.name} {call.index}"
+        return known
 
     def start_call(self, step: Step[Any], function: StepFunction) -> None:
         super().start_call(step, function)
         self._calls[step.key] += f" {step.args}"
 
     def _at_frontier(self) -> None:
-        timers = {f"timer {key}": str(each.fire_at_ms) for key, each in self._timers.items()}
+        timers = {f"timer {key}": str(at_ms) for at_ms, key, _ in self.timers.wakes()}
         self._watcher.at_frontier(self.journal.seen, {**self._calls, **timers})
         super()._at_frontier()
 

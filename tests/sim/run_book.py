@@ -14,7 +14,7 @@ from tenure.sdk.workflow.ending import Ending, Raised, Returned
 from tenure.sdk.workflow.journal import Entry
 from tenure.sdk.workflow.step import Step
 from tests.sim import family, flow
-from tests.sim.body import Body, Calls, error_of, is_cancelled, received
+from tests.sim.body import Body, Calls, Childless, error_of, is_cancelled, received
 from tests.sim.trace import Violation, short
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def journal_of(task: Task) -> str:
     return task.link.journal_id
 
 
-class _Replay:
+class _Replay(Childless):
     """Executes a body with a whole journal and nothing else."""
 
     is_certain = True

@@ -20,7 +20,16 @@ from tenure.sdk.workflow.ending import Ending, Parked, Raised, Returned, Yielded
 from tenure.sdk.workflow.journal import Entry, Kind
 from tenure.sdk.workflow.step import Step
 from tests.sim import flow
-from tests.sim.body import Body, Calls, error_of, executed, is_cancelled, received, reported
+from tests.sim.body import (
+    Body,
+    Calls,
+    Childless,
+    error_of,
+    executed,
+    is_cancelled,
+    received,
+    reported,
+)
 from tests.sim.network import NoAnswer
 from tests.sim.run_book import journal_of
 from tests.sim.trace import Violation, short
@@ -53,7 +62,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
         return answer
 
 
-class RunHolder:
+class RunHolder(Childless):
     """Holds one run for an attempt, and for the next ones if it stays warm."""
 
     def __init__(self, world: World, process: WorkerProcess, task: Task) -> None:

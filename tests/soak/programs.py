@@ -17,7 +17,7 @@ import msgspec
 from tests.bounds import INSTALL_S
 from tests.sdk.workflow import journal_file
 from tests.sdk.workflow.model import Stuck
-from tests.sdk.workflow.play import check_again, outcome, played
+from tests.sdk.workflow.play import check_again, played, recorded
 from tests.soak.result import Result
 from tests.soak.scene import spotless
 
@@ -65,7 +65,7 @@ def _complaints(seeds: range) -> list[str]:
     for seed in seeds:
         try:
             first = played(seed, crashes=True)
-            check_again(seed, first.journal, outcome(first.ending))
+            check_again(seed, recorded(first))
         except (AssertionError, Stuck) as error:
             found.append(f"program {seed}: {error!r}")
     return found

@@ -8,7 +8,9 @@ from typing import Any, assert_type
 import msgspec
 
 from tenure import (
+    ChildRun,
     Client,
+    Results,
     RunDescription,
     RunHandle,
     RunStatus,
@@ -16,7 +18,9 @@ from tenure import (
     Step,
     SyncClient,
     SyncRunHandle,
+    TaskFailed,
     WorkflowContext,
+    activity,
     signal,
     step,
     workflow,
@@ -66,6 +70,68 @@ async def watch(ctx: WorkflowContext, shipment: str) -> None: ...
 workflow(timeuot="30d")  # type: ignore[call-overload]
 watch.with_options(idempotency_key="w", delay="5m")
 watch.with_options(name="other")  # type: ignore[call-arg]
+
+
+@activity(start_to_close="30s")
+async def pay(order: Order, *, note: str = "") -> Receipt:
+    return Receipt(order.number + len(note))
+
+
+@activity(start_to_close="30s")
+def pack(order: Order) -> None: ...
+
+
+class Payments:
+    @activity(start_to_close="30s")
+    async def refund(self, order: Order) -> Receipt:
+        return Receipt(order.number)
+
+    @activity(start_to_close="30s")
+    def check(self, order: Order) -> bool:
+        return order.number > 0
+
+
+@workflow
+async def parent(ctx: WorkflowContext, orders: list[Order]) -> list[Receipt]:
+    order = orders[0]
+    assert_type(ctx.execute(pay, order, note="soon"), Step[Receipt])
+    assert_type(await ctx.execute(pack, order), None)
+    assert_type(await ctx.execute(Payments.refund, order), Receipt)
+    assert_type(await ctx.execute(Payments.check.with_options(priority=1), order), bool)
+    assert_type(await ctx.execute(pay, order, on_cancel="wait"), Receipt)
+    ctx.execute(pay)  # type: ignore[call-overload]
+    ctx.execute(pay, "order")  # type: ignore[call-overload]
+    ctx.execute(Payments.refund, order, order)  # type: ignore[call-overload]
+    ctx.execute(pay, order, on_cancel="never")  # type: ignore[call-arg]
+
+    child = ctx.child(checkout, order, note="soon")
+    assert_type(child, ChildRun[Receipt])
+    assert_type(child.id, str)
+    assert_type(child.signal(approve, Receipt(1.0)), Step[None])
+    await child.signal(unsubscribe)
+    assert_type(await child, Receipt)
+    assert_type(ctx.child(watch, "s-1", id="s-1", on_close="abandon"), ChildRun[None])
+    ctx.child(checkout, "order")  # type: ignore[call-overload]
+    ctx.child(checkout, order, on_close="never")  # type: ignore[call-arg]
+    child.signal(approve, "yes")  # type: ignore[misc]
+
+    done = await ctx.map(pay, orders)
+    assert_type(done, Results[Receipt])
+    async for _, receipt in done:
+        assert_type(receipt, Receipt)
+    collected = await ctx.map(Payments.refund, orders, on_error="collect")
+    assert_type(await collected.list(), list[Receipt | TaskFailed])
+    ctx.map(pay, ["order"])  # type: ignore[arg-type]
+
+    await ctx.external("external:order-42").signal(approve, Receipt(1.0))
+    assert_type(ctx.patched("fraud-check"), bool)
+    if len(orders) > 1:
+        ctx.continue_as_new(orders[1:])
+    return await done.list()
+
+
+workflow(changes="tolerate")(watch.function)
+workflow(changes="ignore")  # type: ignore[call-overload]
 
 
 async def asynchronous(client: Client, order: Order) -> None:

@@ -12,7 +12,7 @@ import traceback
 from typing import Final
 
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
-from tenure.core.task.record import Reason
+from tenure.core.task.record import Reason, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.sdk.duration import Duration, delay_ms
 from tenure.sdk.payload import Converter, PayloadError, UserValue
@@ -134,6 +134,12 @@ class StepFailed(TaskFailed):
         self.key = key
 
 
+class ChildFailed(TaskFailed):
+    """A child run ended without success; ``state`` says how, and the cause is its failure."""
+
+    state: TaskState = TaskState.FAILED
+
+
 class WorkersLost(TaskFailed):
     """Too many workers were lost, or handed the task back, while they held it."""
 
@@ -210,6 +216,16 @@ def of_step(error: task_pb2.TaskError, key: str, converter: Converter) -> StepFa
     cause = RemoteError(error, converter)
     failed = StepFailed(key, f"Step {key} failed: {cause}")
     failed.__cause__ = cause
+    return failed
+
+
+def of_child_run(result: task_service_pb2.TaskResult, converter: Converter) -> ChildFailed:
+    """Return the exception for a child run that ended without success."""
+    found = from_result(result, converter, noun=RUN)
+    failed = ChildFailed(result.task_id, str(found), reason=found.reason, attempt=found.attempt)
+    failed.__cause__ = found.__cause__
+    if result.state == task_pb2.TASK_STATE_CANCELLED:
+        failed.state = TaskState.CANCELLED
     return failed
 
 

@@ -243,7 +243,8 @@ def _counting(call: Callable[..., Any], counts: Counter[str], key: str) -> Calla
 
 
 def _counting_context(context: WorkflowContext, counts: Counter[str]) -> _CountingContext:
-    made = _CountingContext(context._run, context.info, context._scope)  # noqa: SLF001 (the same one)
+    run, workflow, scope = context._run, context._workflow, context._scope  # noqa: SLF001 (the same one)
+    made = _CountingContext(run, context.info, workflow, scope)
     made.counts = counts
     return made
 
@@ -255,7 +256,9 @@ def _counted(workflow: Workflow[..., R], counts: dict[str, Counter[str]]) -> Wor
         counts_here = counts.setdefault(ctx.info.run_id, Counter())
         return workflow.function(_counting_context(ctx, counts_here), *args, **kwargs)
 
-    counted: Workflow[..., R] = Workflow(workflow.function, workflow.name, workflow.options)
+    counted: Workflow[..., R] = Workflow(
+        workflow.function, workflow.name, workflow.options, workflow.changes
+    )
     counted.signature = workflow.signature
     counted.function = body
     return counted

@@ -7,6 +7,7 @@ A crash forgets the run that is held and hands the journal to a new one.
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import itertools
 import random
@@ -17,18 +18,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tenure.errors import TenureError
 from tenure.sdk import failure
 from tenure.sdk.payload import Converter, Payload
 from tenure.sdk.workflow.context import RunInfo, WorkflowContext
 from tenure.sdk.workflow.definition import Workflow
-from tenure.sdk.workflow.ending import Ending, Raised, Returned, Yielded
-from tenure.sdk.workflow.journal import Entry, Kind
+from tenure.sdk.workflow.ending import Continued, Ending, Raised, Returned, Yielded
+from tenure.sdk.workflow.journal import Entry, Kind, OpenCall
+from tenure.sdk.workflow.port import RunIdentity
+from tenure.sdk.workflow.results import Results
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.step import Step
+from tenure.v1 import journal_pb2
+from tenure.v1.error_pb2 import ErrorDetail
+from tests.sdk.workflow.child_model import Children, Code
 
 CONVERTER = Converter()
-JOURNAL_ID = "0198f2c4-0000-7000-8000-0123456789ab"
 BEGUN_AT_MS = 1_800_000_000_000
+IDENTITY = RunIdentity(run_id="0198f2c4-0000-7000-8000-0123456789ab", begun_at_ms=BEGUN_AT_MS)
 EVENTS_MAX = 100_000
 
 
@@ -39,9 +46,17 @@ class Stuck(Exception):
 class Model:
     """The server, the worker and the time of one run."""
 
-    def __init__(self, workflow: Workflow[..., Any], *args: Any, seed: int = 0) -> None:
+    def __init__(
+        self, workflow: Workflow[..., Any], *args: Any, seed: int = 0, code: tuple[Code, ...] = ()
+    ) -> None:
         self.workflow = workflow
-        self.args = args
+        self.arguments = workflow.signature.bind(args, {})
+        self.identity = IDENTITY
+        self.code = code
+        self.children = Children(self, code)
+        # Signals to other runs, by their ids.
+        self.sent: dict[str, tuple[str, str, bytes]] = {}
+        self.send_problems: list[TenureError] = []
         self.chance = random.Random(seed)
         self.now_ms = BEGUN_AT_MS
         self.journal: list[Entry] = []
@@ -55,6 +70,7 @@ class Model:
         self.holder: Holder | None = None
         self.warm: Holder | None = None
         self.on_recorded: Callable[[Entry], None] = lambda _: None
+        self.on_spawned: Callable[[], None] = lambda: None
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
@@ -70,6 +86,18 @@ class Model:
         self.journal.append(entry)
         return entry
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
+        return self.ending is not None and not isinstance(self.ending, Yielded)
+
+    def nested(self, workflow: Workflow[..., Any], arguments: dict[str, Any]) -> Model:
+        """Return the model of a child."""
+        model = Model(workflow, *arguments.values(), seed=self.chance.randrange(1_000_000))
+        model.children = Children(model, self.code)
+        model.now_ms = self.now_ms
+        return model
+
     def signal(self, name: str, value: object) -> None:
         """Send a signal."""
         payload = CONVERTER.encode(value)
@@ -83,10 +111,12 @@ class Model:
         """Wake the run for an entry of the server, or push it to whoever holds it."""
         holder = self.holder
         if holder is None:
-            if self.ending is None or isinstance(self.ending, Yielded):
+            if not self.is_over:
                 self.hand_out()
-        else:
-            holder.after(lambda: holder.run.take_page([replace(entry)], len(self.journal)))
+            return
+        holder.after(lambda: holder.run.take_page([replace(entry)], len(self.journal)))
+        if entry.kind in (Kind.CHILD, Kind.GROUP):
+            self.on_recorded(entry)
 
     def hand_out(self, *, is_cold: bool = False) -> None:
         """Give the run to a worker: a new one, or the one that still has it in its memory."""
@@ -114,8 +144,26 @@ class Model:
         self.holder = None
         if isinstance(ending, Yielded):
             self._wait(holder, ending)
+        elif isinstance(ending, Continued):
+            self._begin_anew(ending)
         else:
             self.ending = ending
+
+    def _begin_anew(self, ending: Continued) -> None:
+        kept = [each for each in self.journal if self._is_kept(each, ending)]
+        self.journal = []
+        for entry in kept:
+            self.append(replace(entry, attempt=0, no=0))
+        self.arguments = self.workflow.signature.decode(CONVERTER, ending.arguments)
+        self.identity = replace(self.identity, generation=self.identity.generation + 1)
+        self.children = Children(self, self.code)
+        self.executions = {}
+        self.hand_out()
+
+    def _is_kept(self, entry: Entry, ending: Continued) -> bool:
+        if entry.kind is Kind.CANCEL:
+            return entry.pos > ending.seen
+        return entry.kind is Kind.SIGNAL and (entry.pos in ending.keep or entry.pos > ending.seen)
 
     def _wait(self, holder: Holder, ending: Yielded) -> None:
         if self.chance.random() < 0.5:
@@ -143,7 +191,7 @@ class Model:
         if self.attempt == 0:
             self.hand_out()
         for _ in range(EVENTS_MAX):
-            if self.ending is not None and not isinstance(self.ending, Yielded):
+            if self.ending is not None and self.is_over:
                 return self.ending
             if not self._events:
                 raise Stuck(self.ending, self.journal)
@@ -171,17 +219,20 @@ class Holder:
         self.is_draining = False
         self._attempt = 0
         self._alarm = 0
+        self._is_in_step = False
         self._last_up_ms = self._last_down_ms = 0
-        self.run = Run(self, CONVERTER, journal_id=JOURNAL_ID, begun_at_ms=BEGUN_AT_MS)
+        self.may_linger = model.attempt % 2 == 0
+        self.run = Run(self, CONVERTER, model.identity, changes=model.workflow.changes)
         info = RunInfo(
-            run_id="run-1",
+            run_id=model.identity.run_id,
             type=model.workflow.name,
             queue="default",
             namespace="default",
             begun_at=datetime.fromtimestamp(BEGUN_AT_MS / 1_000, UTC),
         )
-        context = WorkflowContext(self.run, info)
-        self.run.start(lambda: model.workflow.function(context, *model.args), Context())
+        context = WorkflowContext(self.run, info, model.workflow)
+        arguments = model.arguments
+        self.run.start(lambda: model.workflow.function(context, **arguments), Context())
 
     def put_aside(self) -> None:
         """Forget the run."""
@@ -195,7 +246,15 @@ class Holder:
         # Sometimes the page ends early, and the rest has to be asked for.
         if entries and self.model.chance.random() < 0.3:
             entries = entries[: self.model.chance.randrange(len(entries))]
-        self.after(lambda: self.run.hand_out(attempt, entries, end))
+        open_calls, open_next = self._page(self.model.children.open_calls())
+        self.after(lambda: self.run.hand_out(attempt, entries, end, open_calls, open_next))
+
+    def _page(self, calls: list[OpenCall]) -> tuple[list[OpenCall], str]:
+        """Return a part of what is open, and where it goes on."""
+        for number, call in enumerate(calls[:-1]):
+            if call.task_id and self.model.chance.random() < 0.2:
+                return calls[: number + 1], call.task_id
+        return calls, ""
 
     # -- What the run asks
 
@@ -224,7 +283,9 @@ class Holder:
         model.executions[key] = model.executions.get(key, 0) + 1
         if any(each.key == key and each.kind is Kind.STEP for each in model.journal):
             model.repeated.append(key)
+        self._is_in_step = True
         entry = _executed(step)
+        self._is_in_step = False
         model.at(model.now_ms + model.chance.randrange(1, 200), self._alive(step, entry))
 
     def _alive(self, step: Step[Any], entry: Entry) -> Callable[[], None]:
@@ -243,6 +304,60 @@ class Holder:
             self.after(lambda: self.run.take_page(entries, len(self.model.journal)))
 
         self.model.at(self.model.now_ms + self._latency_ms(), answer)
+
+    def fetch_open(self, open_after: str) -> None:
+        def answer() -> None:
+            page = self._page(self.model.children.open_calls(open_after))
+            self.after(lambda: self.run.take_open(*page))
+
+        self.model.at(self.model.now_ms + self._latency_ms(), answer)
+
+    def fetch_group(self, group_key: str, after: int) -> None:
+        def answer() -> None:
+            ends = sorted(self.model.children.groups[group_key].ends.items())
+            later = [replace(entry) for item, entry in ends if item >= after]
+            page = later[: self.model.chance.randrange(1, 40)]
+            take = functools.partial(self.run.take_group_page, group_key, after, page)
+            # Steps take no time here, so they cannot wait.
+            if self._is_in_step:
+                take()
+            else:
+                self.after(take)
+
+        if self._is_in_step:
+            answer()
+        else:
+            self.model.at(self.model.now_ms + self._latency_ms(), answer)
+
+    def spawn(self, report: journal_pb2.SpawnReport) -> None:
+        self._ask(report.number, lambda: self.model.children.spawn(report), is_spawn=True)
+
+    def cancel_children(self, request: journal_pb2.ChildCancel) -> None:
+        self._ask(request.number, lambda: self.model.children.cancel(request))
+
+    def _ask(self, number: int, do: Callable[[], None], *, is_spawn: bool = False) -> None:
+        def arrive() -> None:
+            if self.is_dead:
+                return
+            error = None
+            if is_spawn and self.model.children.refusal:
+                error = ErrorDetail(code=self.model.children.refusal, message="refused")
+            else:
+                do()
+            self.after(lambda: self.run.children_answered(number, error))
+            if is_spawn:
+                self.model.on_spawned()
+
+        self._last_up_ms = max(self._last_up_ms, self.model.now_ms + self._latency_ms())
+        self.model.at(self._last_up_ms, arrive)
+
+    async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
+        if self.model.send_problems:
+            raise self.model.send_problems.pop()
+        self.model.sent[signal_id] = (run_id, name, payload.data)
+
+    def post(self, callback: Callable[[], None]) -> None:
+        callback()
 
     def wake_at(self, at_ms: int | None) -> None:
         self._alarm += 1
@@ -281,10 +396,11 @@ def _executed(step: Step[Any]) -> Entry:
     try:
         value = step.function.call(*step.args, **step.kwargs)
         if asyncio.iscoroutine(value):
-            value = _finish(value)
+            reads = any(isinstance(each, Results) for each in step.args)
+            value = asyncio.run(value) if reads else _finish(value)
         payload = CONVERTER.encode(value)
         entry.output, entry.encoding = payload.data, payload.encoding
-    except ValueError as error:
+    except (ValueError, failure.ApplicationError, TenureError) as error:
         entry.error = failure.to_wire(error, CONVERTER)
     return entry
 

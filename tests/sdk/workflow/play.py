@@ -6,10 +6,11 @@ import functools
 import random
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from tenure.sdk.workflow.ending import Ending, Raised, Returned
-from tenure.sdk.workflow.journal import Entry
+from tenure.sdk.workflow.journal import Entry, Kind
 from tests.sdk.workflow import program
 from tests.sdk.workflow.model import Model
 
@@ -24,7 +25,7 @@ def outcome(ending: Ending | None) -> Any:
 
 def played(seed: int, *, crashes: bool) -> Model:
     """Play a program with signals, perhaps a cancel, and perhaps a crash after every entry."""
-    model = Model(program.make(seed), seed=seed)
+    model = Model(program.make(seed), seed=seed, code=program.CODE)
     chance = random.Random(f"world {seed}")
     for number in range(chance.randrange(4)):
         at_ms = model.now_ms + chance.randrange(3_000)
@@ -32,30 +33,67 @@ def played(seed: int, *, crashes: bool) -> Model:
     if chance.random() < 0.3:
         model.at(model.now_ms + chance.randrange(3_000), model.cancel)
 
-    def recorded(_entry: Entry) -> None:
+    def crash(_entry: Entry) -> None:
         if crashes and model.holder is not None:
             model.crash()
 
-    model.on_recorded = recorded
+    def spawned() -> None:
+        if crashes and chance.random() < 0.3:
+            model.crash()
+
+    model.on_recorded = crash
+    model.on_spawned = spawned
     model.play()
     assert not model.repeated
+    assert not model.children.repeated
+    assert outcome(model.ending) != program.WrongValue.__name__
     return model
 
 
-def check_again(seed: int, journal: list[Entry], expected: Any) -> None:
+class Recording(msgspec.Struct):
+    """What is left of a program that was played: its last generation, and how it ended."""
+
+    outcome: Any
+    arguments: dict[str, Any]
+    generation: int
+    journal: list[Entry]
+    results: dict[str, list[Entry]]
+    # What the body had left behind when it ended.
+    left_open: list[str]
+
+    def resumed(self, seed: int, *, length: int, chance: int) -> Model:
+        """Return a model that has the beginning of the journal, and the results in it."""
+        model = Model(program.make(seed), seed=chance, code=program.CODE)
+        model.arguments = self.arguments
+        model.identity = replace(model.identity, generation=self.generation)
+        model.journal = [replace(each) for each in self.journal[:length]]
+        ended = {each.key for each in model.journal if each.kind is Kind.GROUP}
+        model.children.take_over({key: self.results[key] for key in ended})
+        return model
+
+
+def recorded(model: Model) -> Recording:
+    """Return what is left of a program that was played."""
+    results = {key: [*group.ends.values()] for key, group in model.children.groups.items()}
+    generation = model.identity.generation
+    end = outcome(model.ending)
+    left_open = [each.made.key for each in model.children.by_id.values() if each.is_open]
+    return Recording(end, model.arguments, generation, model.journal, results, left_open)
+
+
+def check_again(seed: int, first: Recording) -> None:
     """Re-run a whole journal: it comes to the same end, and nothing is executed again."""
-    again = Model(program.make(seed), seed=seed + 1)
-    again.journal = [replace(each) for each in journal]
+    again = first.resumed(seed, length=len(first.journal), chance=seed + 1)
     again.play()
-    assert outcome(again.ending) == expected
-    assert len(again.journal) == len(journal)
+    assert outcome(again.ending) == first.outcome
+    assert len(again.journal) == len(first.journal)
     assert not again.executions
+    assert again.children.calls <= {*first.left_open}
 
 
-def go_on(seed: int, journal: list[Entry]) -> None:
+def go_on(seed: int, first: Recording) -> None:
     """Go on from the beginning of a journal: the code fits it, and each call gets its own value."""
-    model = Model(program.make(seed), seed=seed + 2)
-    model.journal = [replace(each) for each in journal]
+    model = first.resumed(seed, length=len(first.journal) // 2, chance=seed + 2)
     # A body may wait for a signal that is not in this part.
     for number in range(4):
         model.at(model.now_ms + 10_000, functools.partial(model.signal, "ping", number))

@@ -12,7 +12,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from tenure.sdk.failure import StepFailed
+from tenure.sdk.activity.decorator import activity
+from tenure.sdk.failure import StepFailed, TaskFailed
+from tenure.sdk.workflow.child import OnCancel
 from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import Workflow, workflow
 from tenure.sdk.workflow.signal import signal
@@ -53,13 +55,34 @@ def refuse(text: str) -> str:
     raise ValueError(text)
 
 
-def make(seed: int, *, depth: int = 3, end: End = "returns") -> Workflow[[], list[str]]:
+@activity(start_to_close="30s")
+def queued_echo(text: str) -> str:
+    return text
+
+
+@activity(start_to_close="30s")
+def queued_refuse(text: str) -> str:
+    if text.endswith("1"):
+        raise ValueError(text)
+    return text
+
+
+@workflow
+async def child_echo(ctx: WorkflowContext, text: str) -> str:
+    return await ctx.step(echo, text)
+
+
+CODE = (queued_echo, queued_refuse, child_echo)
+
+
+def make(seed: int, *, depth: int = 3, end: End = "returns") -> Workflow[..., list[str]]:
     """Return the program of a seed: how deep its branches go, and how it ends if it can."""
     chance = random.Random(f"program {seed}")
     root = _node(chance, depth=depth, place="r")
+    turns = chance.choice((1, 1, 1, 2))
 
     @workflow(name=f"program-{seed}")
-    async def body(ctx: WorkflowContext) -> list[str]:
+    async def body(ctx: WorkflowContext, turn: int = 1) -> list[str]:
         state = State(ctx)
         try:
             await root(state)
@@ -68,6 +91,8 @@ def make(seed: int, *, depth: int = 3, end: End = "returns") -> Workflow[[], lis
             await state.step("clean-up")
             if end == "is cancelled":
                 raise
+        if turn < turns:
+            ctx.continue_as_new(turn + 1)
         if end == "fails":
             raise ValueError(f"program {seed} fails")
         return state.story
@@ -130,6 +155,88 @@ def _signal(chance: random.Random, place: str) -> Node:
             state.story.append(f"signal {place} {value}")
         except TimeoutError:
             state.story.append(f"no signal {place}")
+
+    return run
+
+
+def _execute(chance: random.Random, place: str) -> Node:
+    on_cancel: OnCancel = chance.choice(("try", "wait", "abandon"))
+
+    async def run(state: State) -> None:
+        got = await state.ctx.execute(queued_echo, place, on_cancel=on_cancel)
+        if got != place:
+            raise WrongValue(f"{place} got {got}")
+        state.story.append(f"executed {place}")
+
+    return run
+
+
+def _executes_at_once(_chance: random.Random, place: str) -> Node:
+    async def run(state: State) -> None:
+        calls = [state.ctx.execute(queued_echo, f"{place}{number}") for number in range(3)]
+        for call in asyncio.as_completed(calls):
+            state.story.append(f"first {await call}")
+
+    return run
+
+
+def _failing_task(_chance: random.Random, place: str) -> Node:
+    async def run(state: State) -> None:
+        try:
+            await state.ctx.execute(queued_refuse, f"{place}1")
+        except TaskFailed as error:
+            if f"{place}1" not in str(error):
+                raise WrongValue(f"{place} got {error}") from None
+            state.story.append(f"refused {place}")
+
+    return run
+
+
+def _child(chance: random.Random, place: str) -> Node:
+    is_signalled = chance.random() < 0.5
+
+    async def run(state: State) -> None:
+        child = state.ctx.child(child_echo, place)
+        if is_signalled:
+            await child.signal(ping, 1)
+        got = await child
+        if got != place:
+            raise WrongValue(f"{place} got {got}")
+        state.story.append(f"child {place} {child.id}")
+
+    return run
+
+
+def _map(chance: random.Random, place: str) -> Node:
+    items = [f"{place}.{number}" for number in range(chance.randrange(6))]
+
+    async def run(state: State) -> None:
+        done = await state.ctx.map(queued_refuse, items, on_error="collect")
+        async for item, value in done:
+            is_right = item in str(value)
+            if not is_right:
+                raise WrongValue(f"{item} got {value}")
+            state.story.append(f"item {item} {type(value).__name__}")
+
+    return run
+
+
+def _failing_map(_chance: random.Random, place: str) -> Node:
+    async def run(state: State) -> None:
+        try:
+            await state.ctx.map(queued_refuse, [f"{place}{number}" for number in range(3)])
+        except TaskFailed:
+            state.story.append(f"map {place} failed")
+
+    return run
+
+
+def _patched(_chance: random.Random, place: str) -> Node:
+    async def run(state: State) -> None:
+        if state.ctx.patched(f"p{place}"):
+            await state.step(f"{place}new")
+        else:
+            await state.ctx.sleep("10ms")
 
     return run
 
@@ -272,6 +379,14 @@ _LEAVES: list[Callable[[random.Random, str], Node]] = [
     _failing_step,
     _sleep,
     _signal,
+    _execute,
+    _execute,
+    _executes_at_once,
+    _failing_task,
+    _child,
+    _map,
+    _failing_map,
+    _patched,
 ]
 _BRANCHES: list[Callable[[random.Random, list[Node], str], Node]] = [
     _sequence,

@@ -142,7 +142,7 @@ def test_a_line_of_the_log_is_written_once(caplog: pytest.LogCaptureFixture) -> 
     model.on_recorded = lambda entry: model.crash() if entry.pos < 3 else None
     model.play()
 
-    assert [each.message for each in caplog.records] == ["body run-1: order 7"]
+    assert [each.message for each in caplog.records] == [f"body {model.identity.run_id}: order 7"]
 
 
 def test_a_clean_up_step_runs_once_however_often_the_run_is_put_aside(

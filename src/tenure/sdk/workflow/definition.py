@@ -19,6 +19,7 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
+    get_args,
     overload,
 )
 
@@ -71,9 +72,14 @@ class OneRunSettings(RunSettings, total=False):
 
 
 class WorkflowSettings(RunSettings, total=False):
-    """Options of ``@workflow``."""
+    """Options of ``@workflow``.
+
+    ``changes`` says what happens if the code does not fit what was recorded: "park" waits for code
+    that fits; with "tolerate" steps may come, go and move.
+    """
 
     name: str
+    changes: Changes
 
 
 class WorkflowOptions(SharedOptions, frozen=True, kw_only=True):
@@ -135,11 +141,13 @@ class Workflow(Generic[P, R_co]):
         function: Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R_co]],
         name: str,
         options: WorkflowOptions,
+        changes: Changes = "park",
     ) -> None:
         """Use the decorator ``workflow`` instead."""
         self.function = function
         self.name = name
         self.options = options
+        self.changes = changes
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
@@ -200,12 +208,20 @@ def _declare(function: Callable[..., Any], settings: dict[str, Any]) -> Workflow
     name = values.pop("name", None) or function.__name__
     if not inspect.signature(function).parameters:
         raise TypeError(f"workflow {name} needs a first parameter: the WorkflowContext")
+    changes = values.pop("changes", "park")
     try:
-        return Workflow(function, check.name(name, "name"), WorkflowOptions().changed(values))
+        _check_changes(changes)
+        options = WorkflowOptions().changed(values)
+        return Workflow(function, check.name(name, "name"), options, changes)
     except InvalidArgument as error:
         raise ValueError(f"workflow {name}: {error.message}") from None
     except (TypeError, ValueError) as error:
         raise type(error)(f"workflow {name}: {error}") from None
+
+
+def _check_changes(changes: object) -> None:
+    if changes not in get_args(Changes):
+        raise ValueError(f'changes must be "park" or "tolerate", not {changes!r}')
 
 
 def check_workflow(given: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.sdk.payload import UserValue
+from tenure.sdk.payload import Payload, UserValue
 from tenure.sdk.workflow.journal import Mismatch
 
 
@@ -48,8 +48,42 @@ class Parked(msgspec.Struct, frozen=True):
     mismatch: Mismatch
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """The server does not take what the run asks for, such as more children; it is parked."""
+
+    code: str
+    message: str
+
+
+class Continued(msgspec.Struct, frozen=True):
+    """The run begins anew with other arguments.
+
+    ``keep`` are the positions, up to ``seen``, of signals that nobody has taken.
+    """
+
+    arguments: Payload
+    keep: tuple[int, ...]
+    seen: int
+
+
+class ContinueAsNew(BaseException):
+    """Raised through a body that begins anew; ``finally`` blocks run."""
+
+    def __init__(self, arguments: Payload) -> None:
+        """Use ``ctx.continue_as_new`` instead."""
+        super().__init__("the workflow begins anew: let this exception pass")
+        self.arguments = arguments
+
+
+def continuation(error: BaseException) -> ContinueAsNew | None:
+    """Return what a body that ended with an exception begins anew with; a task group wraps it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error if isinstance(error, ContinueAsNew) else None
+
+
 class Released(msgspec.Struct, frozen=True):
     """The worker ends, and another one goes on with what was not carried out."""
 
 
-Ending = Returned | Raised | Yielded | Parked | Released
+Ending = Returned | Raised | Yielded | Parked | Refused | Continued | Released

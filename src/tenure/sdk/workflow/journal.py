@@ -29,11 +29,17 @@ class Kind(enum.IntEnum):
 
 # Timers of sleeps are calls too; those of timeouts are not.
 _CALLS: Final = frozenset({Kind.STEP, Kind.CHILD, Kind.GROUP})
+# What ends elsewhere.
+_OUTSIDE: Final = frozenset({Kind.CHILD, Kind.GROUP})
+_NOTED: Final = frozenset({Kind.NOTE, Kind.PATCH})
 _SILENT: Final = frozenset({Kind.PATCH, Kind.RETRY, Kind.BEGUN, Kind.NOTE})
 
 
 class Entry(msgspec.Struct, eq=False):
-    """One line of a journal. ``pos`` is 0 until it is recorded; ``no`` is the reporter's own."""
+    """One line of a journal. ``pos`` is 0 until it is recorded; ``no`` is the reporter's own.
+
+    ``child`` says how a child ended, also one of a group, and ``group`` how a group did.
+    """
 
     kind: Kind
     key: str
@@ -47,6 +53,8 @@ class Entry(msgspec.Struct, eq=False):
     fire_at_ms: int = 0
     next_at_ms: int = 0
     line: str = ""
+    child: task_pb2.ChildEnd | None = None
+    group: task_pb2.GroupEnd | None = None
     pos: int = 0
     at_ms: int = 0
     attempt: int = 0
@@ -69,6 +77,36 @@ class Entry(msgspec.Struct, eq=False):
         return self.kind in _SILENT
 
 
+class OpenCall(msgspec.Struct, frozen=True):
+    """A child or a group that the server has and that has not ended when the run is handed out.
+
+    Of a group, the first ``spawned`` of ``total`` items are stored.
+    """
+
+    kind: Kind
+    key: str
+    index: int = 0
+    type: str = ""
+    task_id: str = ""
+    total: int = 0
+    spawned: int = 0
+    # It stands nowhere yet.
+    pos: int = 0
+    line: str = ""
+
+
+Recorded = Entry | OpenCall
+"""What the server has of a call."""
+
+
+class Made(NamedTuple):
+    """What a call that the body makes is, beside its key: the type of a child, items of a group."""
+
+    line: str
+    type: str = ""
+    total: int = 0
+
+
 class Mismatch(NamedTuple):
     """How the code does not fit the journal: what was recorded, what came, and where."""
 
@@ -80,16 +118,18 @@ class Mismatch(NamedTuple):
 class Journal:
     """The entries of a run: delivered up to ``seen``, received beyond it, ``end`` at the server."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
+    def __init__(self, *, is_strict: bool = True) -> None:
+        """Begin with nothing; ``is_strict`` says whether calls may come, go and move."""
         self.seen = 0
         self.end = 0
+        self.is_strict = is_strict
         self._received: dict[int, Entry] = {}
-        # Calls that were recorded and that the body has not made yet.
-        self._recorded: dict[str, Entry] = {}
-        self._by_place: dict[tuple[str, int], Entry] = {}
+        # Calls that were recorded and that the body has not made yet; ends win over what is open.
+        self._recorded: dict[str, Recorded] = {}
+        self._by_place: dict[tuple[str, int], Recorded] = {}
         self._retries: dict[str, Entry] = {}
         self._notes: set[str] = set()
+        self._ended: set[str] = set()
 
     def add(self, entry: Entry, *, is_expected: bool) -> None:
         """Take an entry; ``is_expected`` says that its call was made already."""
@@ -100,11 +140,26 @@ class Journal:
         self.end = max(self.end, pos)
         if entry.kind is Kind.RETRY:
             self._retries[entry.key] = entry
-        elif entry.kind in (Kind.NOTE, Kind.PATCH):
-            self._notes.add(entry.key)
-        elif entry.is_call and not is_expected:
-            self._recorded[entry.key] = entry
-            self._by_place[_path(entry.key), entry.index] = entry
+        elif entry.kind in _NOTED:
+            self._notes.add(note_key(entry.kind, entry.key))
+        elif entry.is_call:
+            if entry.kind in _OUTSIDE:
+                self._ended.add(entry.key)
+            if not is_expected:
+                self._expect(entry)
+
+    def add_open(self, call: OpenCall) -> None:
+        """Take a child or a group that has not ended, unless its end is here already."""
+        if call.key not in self._ended:
+            self._expect(call)
+
+    def has_ended(self, key: str) -> bool:
+        """Tell whether the end of a child or a group is here."""
+        return key in self._ended
+
+    def _expect(self, call: Recorded) -> None:
+        self._recorded[call.key] = call
+        self._by_place[_path(call.key), call.index] = call
 
     def take_next(self) -> Entry | None:
         """Return the next entry in order, if it is here."""
@@ -131,56 +186,108 @@ class Journal:
             pos += 1
         return pos
 
-    def check(self, call: CallKey, kind: Kind, line: str) -> Mismatch | None:
-        """Say how a call does not fit what was recorded; one that fits is met from here on."""
+    def meet(self, call: CallKey, kind: Kind, made: Made) -> Recorded | Mismatch | None:
+        """Return what was recorded of a call, from here on met, or how it does not fit."""
         if not self._recorded:
             return None
-        there = self._by_place.get((call.path, call.index))
-        if there is not None and there.key != call.key:
-            return _changed(call, there, line)
         known = self._recorded.get(call.key)
+        if self.is_strict:
+            there = self._by_place.get((call.path, call.index))
+            if there is not None and there.key != call.key:
+                return _changed(call, there, made)
+            if known is not None and known.index != call.index:
+                return _moved(call, known, made)
         if known is None:
             return None
-        if known.index != call.index:
-            message = (
-                f"the journal has {call.key} as call {known.index} of its branch, the code makes "
-                f"it as call {call.index} ({line})"
-            )
-            return Mismatch("moved", message, known.pos)
-        if known.kind is not kind:
-            return _changed(call, known, line)
+        if known.kind is not kind or not _is_same(known, made):
+            return _changed(call, known, made)
         del self._recorded[call.key]
-        del self._by_place[call.path, call.index]
-        return None
+        self._by_place.pop((_path(known.key), known.index), None)
+        return known
+
+    @property
+    def has_only_signals(self) -> bool:
+        """Whether nothing is here that a body has made; asked before the body begins."""
+        kinds = {entry.kind for entry in self._received.values()}
+        return not self.seen and not self._recorded and kinds <= {Kind.SIGNAL}
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the body has heard of every entry and made every call that is open."""
+        return not self._received and not self._recorded
+
+    def uncalled(self) -> Recorded | None:
+        """Return an open call that the body has not made; asked when every entry is delivered."""
+        return next(iter(self._recorded.values()), None) if self.is_strict else None
 
     def last_retry(self, key: str) -> Entry | None:
         """Return what was recorded of the retries of a step."""
         return self._retries.get(key)
 
-    def has_note(self, key: str) -> bool:
-        """Tell whether a note was recorded."""
-        return key in self._notes
+    def has_note(self, kind: Kind, key: str) -> bool:
+        """Tell whether a note or a patch was recorded."""
+        return note_key(kind, key) in self._notes
 
 
-def removed(entry: Entry) -> Mismatch:
-    """Say that an entry is there and its call is not."""
-    what = f" made at {entry.line}" if entry.line else ""
-    message = f"the journal has {entry.key}{what}, the code does not call it"
-    return Mismatch("removed", message, entry.pos)
+def removed(recorded: Recorded) -> Mismatch:
+    """Say that an entry or an open call is there and its call is not."""
+    what = f" made at {recorded.line}" if recorded.line else ""
+    message = f"the journal has {_shown(recorded)}{what}, the code does not call it"
+    return Mismatch("removed", message, recorded.pos)
 
 
-def unreadable(entry: Entry, problem: object) -> Mismatch:
+def unreadable(entry: Entry, problem: object, what: str = "") -> Mismatch:
     """Say that a recorded value does not fit the type that the code wants."""
-    message = f"what was recorded for {entry.key} does not fit the code: {problem}"
+    message = f"what was recorded for {what or entry.key} does not fit the code: {problem}"
     return Mismatch("unreadable", message, entry.pos)
 
 
-def _changed(call: CallKey, there: Entry, line: str) -> Mismatch:
+def note_key(kind: Kind, key: str) -> str:
+    """Return how a note or a patch is remembered."""
+    return f"{kind.name} {key}"
+
+
+def _changed(call: CallKey, there: Recorded, made: Made) -> Mismatch:
+    what = f"{call.key} with {made.total:,} items" if _is_other_total(there, made) else call.key
     message = (
-        f"at {call.path}{call.index} the journal has {there.key} ({there.kind.name.lower()}), "
-        f"the code calls {call.key} ({line})"
+        f"at {call.path}{call.index} the journal has {_shown(there)}, the code calls {what} "
+        f"({made.line})"
     )
     return Mismatch("changed", message, there.pos)
+
+
+def _moved(call: CallKey, known: Recorded, made: Made) -> Mismatch:
+    message = (
+        f"the journal has {call.key} as call {known.index} of its branch, the code makes "
+        f"it as call {call.index} ({made.line})"
+    )
+    return Mismatch("moved", message, known.pos)
+
+
+def _shown(recorded: Recorded) -> str:
+    """Return a recorded call as messages name it: with its kind and, of a group, its size."""
+    kind = recorded.kind.name.lower()
+    if isinstance(recorded, OpenCall):
+        kind = f"open {kind}"
+    total = _total(recorded)
+    return f"{recorded.key} ({kind}{f' of {total:,} items' if total else ''})"
+
+
+def _is_same(known: Recorded, made: Made) -> bool:
+    """Tell whether the type of a child and the size of a group are as they were."""
+    type = known.type if isinstance(known, OpenCall) else known.child.type if known.child else ""
+    return (not type or not made.type or type == made.type) and not _is_other_total(known, made)
+
+
+def _is_other_total(known: Recorded, made: Made) -> bool:
+    total = _total(known)
+    return bool(total) and total != made.total
+
+
+def _total(recorded: Recorded) -> int:
+    if isinstance(recorded, OpenCall):
+        return recorded.total
+    return 0 if recorded.group is None else recorded.group.total
 
 
 def _path(key: str) -> str:

@@ -9,32 +9,52 @@ the thread of the user's loop; ``advance`` is a plain callback of that loop.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
+from itertools import islice
 from typing import Any, Final
 
-from tenure.sdk import failure
 from tenure.sdk.payload import Converter, Payload, PayloadError, UserValue
 from tenure.sdk.workflow import journal as recorded
-from tenure.sdk.workflow.ending import Ending, Parked, Raised, Released, Returned, Wait, Yielded
+from tenure.sdk.workflow.child import ChildCall
+from tenure.sdk.workflow.children import Children
+from tenure.sdk.workflow.definition import Changes
+from tenure.sdk.workflow.ending import (
+    Continued,
+    Ending,
+    Parked,
+    Raised,
+    Refused,
+    Released,
+    Returned,
+    Wait,
+    Yielded,
+    continuation,
+)
 from tenure.sdk.workflow.guard import Guard
-from tenure.sdk.workflow.journal import Entry, Journal, Kind, Mismatch
+from tenure.sdk.workflow.journal import Entry, Journal, Kind, Made, Mismatch, OpenCall, Recorded
+from tenure.sdk.workflow.local_calls import LocalCalls
 from tenure.sdk.workflow.loop import DurableTimer, RunLoop, RunTask
-from tenure.sdk.workflow.port import RunPort
+from tenure.sdk.workflow.outside_signal import payload_of, signal_function, signal_name
+from tenure.sdk.workflow.port import RunIdentity, RunPort
+from tenure.sdk.workflow.results import GroupPages
 from tenure.sdk.workflow.scope import CallKey, Scope, current_scope
-from tenure.sdk.workflow.signal import SignalInbox
+from tenure.sdk.workflow.signal import Signal, SignalInbox
 from tenure.sdk.workflow.source_line import calling_line
-from tenure.sdk.workflow.step import Step, StepFunction
+from tenure.sdk.workflow.step import Step, StepFunction, end_step
+from tenure.sdk.workflow.timers import Timers
+from tenure.v1.error_pb2 import ErrorDetail
 
-_log = logging.getLogger("tenure.workflow")
 # So long the body has the user's loop for itself; then others have their turn.
 _TURN_S: Final = 0.005
 _ROUNDS_TO_PUT_ASIDE: Final = 100
 _WAITS_MAX: Final = 20
 _PATIENT_FROM: Final = 50
+# So long a run stays that waits for a child.
+_LINGER_MS: Final = 200
 
 
 class Evicted(BaseException):
@@ -48,19 +68,20 @@ class Run:
         self,
         port: RunPort,
         converter: Converter,
+        identity: RunIdentity,
         *,
-        journal_id: str,
-        begun_at_ms: int,
+        changes: Changes = "park",
         guard: Guard = "refuse",
     ) -> None:
         """Prepare; ``start`` makes the body."""
         self._port = port
         self.converter = converter
-        self.journal = Journal()
-        self.now_ms = begun_at_ms
+        self.identity = identity
+        self.journal = Journal(is_strict=changes == "park")
+        self.now_ms = identity.begun_at_ms
         self.attempt = 0
-        self.loop = RunLoop(self, number=_first_number(journal_id), guard_mode=guard)
-        self.scope = Scope("", journal_id)
+        self.loop = RunLoop(self, number=_first_number(identity.seed), guard_mode=guard)
+        self.scope = Scope("", identity.seed)
         self.signals = SignalInbox()
         self.is_cancel_requested = False
         self.is_put_aside = False
@@ -69,18 +90,27 @@ class Run:
         self._mismatch: Mismatch | None = None
         self._is_woken = False
         self._is_ended = True
+        # Where the list of what is open goes on; None: nothing of it is here.
+        self._open_next: str | None = None
         # Keys of calls that were made, and the steps among them that are not over.
         self._called: set[str] = set()
         self._steps: dict[str, Step[Any]] = {}
-        self._uncarried: list[Step[Any]] = []
-        self._running: dict[str, Step[Any]] = {}
-        self._timers: dict[str, DurableTimer] = {}
-        # Timers that were reported, and steps that wait for a later attempt of theirs.
-        self._fired: set[str] = set()
-        self._put_off: dict[str, tuple[int, Step[Any]]] = {}
+        self.local = LocalCalls(port, self.journal)
+        self.timers = Timers()
         self._unacknowledged: dict[int, Entry] = {}
         self._next_no = 1
         self._has_warned = False
+        self.children = Children(port, self.journal)
+        self.pages = GroupPages(port, self)
+        # Maps of nothing: their end is recorded as that of a step.
+        self._empty: list[ChildCall] = []
+        # Entries that were passed over, and whose calls the body has made since.
+        self._late: deque[Entry] = deque()
+        # Whether whatever the body does now it does for the first time.
+        self._is_live = False
+        self._patches: dict[str, bool] = {}
+        # The position at which the run lingers, and until when.
+        self._lingering = (-1, 0)
 
     # -- The worker's side
 
@@ -90,13 +120,53 @@ class Run:
         self._body = body
         self._context = context
 
-    def hand_out(self, attempt: int, entries: Iterable[Entry], end: int) -> None:
-        """Begin an attempt with a page of the journal; a warm run goes on where it was."""
+    def hand_out(
+        self,
+        attempt: int,
+        entries: Iterable[Entry],
+        end: int,
+        open_calls: Iterable[OpenCall] = (),
+        open_next: str | None = "",
+    ) -> None:
+        """Begin an attempt with a page of the journal; a warm run goes on where it was.
+
+        ``open_calls`` are the children and groups that have not ended, and ``open_next`` is where
+        their list goes on. None stands for a page that does not begin at the start, which says
+        nothing of them: then the run asks for one that does, and ``take_open`` gets its list.
+        """
         assert not self._unacknowledged
+        self.children.begin()
         self.attempt = attempt
         self._next_no = 1
         self._is_ended = False
+        self._lingering = (-1, 0)
+        self.take_open(open_calls, open_next)
         self.take_page(entries, end)
+
+    def take_open(self, open_calls: Iterable[OpenCall], open_next: str | None) -> None:
+        """Take what has not ended; a warm run knows it."""
+        if self.main is None:
+            self._open_next = open_next
+            for call in open_calls:
+                self.journal.add_open(call)
+            self.wake()
+
+    def take_group_page(self, group_key: str, after: int, entries: Iterable[Entry]) -> None:
+        """Take results of a group: entries behind the position that was asked for."""
+        self.pages.take(group_key, after, list(entries))
+
+    def children_answered(self, number: int, error: ErrorDetail | None) -> None:
+        """Hear that children were stored or asked to end, or why nothing of that was done."""
+        refusal = None if self._is_ended else self.children.answered(number, error)
+        if refusal is not None:
+            self._end(Refused(refusal.code, refusal.message))
+        self.wake()
+
+    def fetch_again(self) -> None:
+        """Ask again for what was not answered, because the session was lost."""
+        self.pages.fetch_again()
+        if self.main is None:
+            self.wake()
 
     def take_page(self, entries: Iterable[Entry], end: int) -> None:
         """Take entries that the server has; those of this attempt acknowledge what was sent."""
@@ -122,28 +192,28 @@ class Run:
 
     def step_ended(self, step: Step[Any], entry: Entry) -> None:
         """Hear how a local step ended; its future is told when that is recorded."""
-        if self._running.pop(step.key, None) is None or self._is_ended:
-            return
-        if step.cancelled():
-            self.wake()
-        else:
+        if self._is_over(step):
             # The acknowledgement wakes the run.
             self._record(entry)
 
     def step_begun(self, step: Step[Any], entry: Entry) -> None:
         """Hear that a local step takes long; it is recorded that it has begun."""
-        if step.key in self._running and not self._is_ended and not step.cancelled():
+        if self.local.is_running(step) and not self._is_ended and not step.cancelled():
             self._record(entry)
 
     def step_put_off(self, step: Step[Any], entry: Entry) -> None:
         """Hear that the next attempt of a step is so late that a timer waits for it."""
-        if self._running.pop(step.key, None) is None or self._is_ended:
-            return
+        if self._is_over(step):
+            self.local.put_off(step, entry.next_at_ms)
+            self._record(entry)
+
+    def _is_over(self, step: Step[Any]) -> bool:
+        """Take a step from those that run; True if the body wants to hear of it."""
+        if not self.local.over(step) or self._is_ended:
+            return False
         if step.cancelled():
             self.wake()
-        else:
-            self._put_off[step.key] = (entry.next_at_ms, step)
-            self._record(entry)
+        return not step.cancelled()
 
     @property
     def line(self) -> str:
@@ -161,33 +231,57 @@ class Run:
         self._is_woken = False
         if self._is_ended:
             return
-        if self.main is None and not self.journal.is_complete:
-            self._port.fetch(self.journal.received_to)
+        main = self.main or self._begin()
+        if main is None:
             return
-        if self.main is None:
-            self.main = self.loop.start_task(self._body(), self._context)
         until_s = time.monotonic() + _TURN_S
         # What a body leaves behind when it returns does not go on: it would be a matter of luck.
-        while self.main.done() or self.loop.run_quiet(until_s):
+        while main.done() or self.loop.run_quiet(until_s):
             if self._mismatch is not None:
                 self._end(Parked(self._mismatch))
                 return
-            entry = self.journal.take_next()
-            if entry is None:
-                self._at_frontier()
+            if not self._deliver_next():
                 return
-            self._deliver(entry)
             if time.monotonic() >= until_s:
                 break
         self.wake()
+
+    def _deliver_next(self) -> bool:
+        """Deliver what comes next to a quiescent body; False if nothing is here."""
+        assert self.main is not None
+        has_page = None if self.main.done() else self.pages.deliver()
+        if has_page is not None:
+            return has_page
+        if self._late:
+            self._settle(self._late.popleft())
+            return True
+        entry = self.journal.take_next()
+        if entry is None:
+            self._at_frontier()
+            return False
+        self._deliver(entry)
+        return True
+
+    def _begin(self) -> RunTask | None:
+        """Start the body if everything that was recorded is here, and else ask for the rest."""
+        if self._open_next is None:
+            self._port.fetch(0)
+        elif not self.journal.is_complete:
+            self._port.fetch(self.journal.received_to)
+        elif self._open_next:
+            self._port.fetch_open(self._open_next)
+        else:
+            self._is_live = self.attempt == 1 and self.journal.has_only_signals
+            self.main = self.loop.start_task(self._body(), self._context)
+        return self.main
 
     def put_aside(self) -> bool:
         """End the body without a report; True if all of it has ended."""
         self._is_ended = True
         self.is_put_aside = True
         self.loop.is_silent = True
-        for step in list(self._running.values()):
-            self._port.stop_step(step)
+        self.pages.close()
+        self.local.stop()
         self._port.wake_at(None)
         for _ in range(_ROUNDS_TO_PUT_ASIDE):
             tasks = [each for each in self.loop.tasks.values() if not each.done()]
@@ -200,15 +294,26 @@ class Run:
 
     # -- The body's side
 
-    def call(self, call: CallKey, kind: Kind, line: str) -> None:
-        """Note that the body makes a call; a call that does not fit the journal ends the body."""
+    def call(self, call: CallKey, kind: Kind, made: Made) -> Recorded | None:
+        """Return what the server has of a call that the body makes now.
+
+        A call that does not fit the journal ends the body.
+        """
         self.check_place()
-        mismatch = self.journal.check(call, kind, line)
-        if mismatch is not None:
-            self._mismatch = self._mismatch or mismatch
-            self.is_put_aside = True
-            raise Evicted
+        known = self.journal.meet(call, kind, made)
+        if isinstance(known, Mismatch):
+            raise self.end_body(known)
         self._called.add(call.key)
+        if known is not None and 0 < known.pos <= self.journal.seen:
+            assert isinstance(known, Entry)
+            self._late.append(known)
+        return known
+
+    def end_body(self, mismatch: Mismatch) -> Evicted:
+        """End the body, because what was recorded does not fit; return what to raise."""
+        self._mismatch = self._mismatch or mismatch
+        self.is_put_aside = True
+        return Evicted()
 
     def check_place(self) -> None:
         """Raise if nothing may be called now."""
@@ -222,14 +327,51 @@ class Run:
         """Take a call of a local step; it is carried out at the frontier."""
         step.function = function
         self._steps[step.key] = step
-        self._uncarried.append(step)
+        self.local.add(step)
+
+    def start_child(self, call: ChildCall, known: Recorded | None) -> None:
+        """Take a call that ends elsewhere; what the server lacks of it is sent at the frontier."""
+        self._steps[call.key] = call.step
+        if isinstance(known, OpenCall):
+            call.adopt(known)
+        elif isinstance(known, Entry) and known.child is not None:
+            call.known_id = known.child.task_id
+        if call.total and not isinstance(known, Entry):
+            self.children.add(call)
+        elif known is None:
+            self._empty.append(call)
 
     def give_up(self, step: Step[Any]) -> None:
         """Stop what runs for a call that the body has cancelled."""
         self._steps.pop(step.key, None)
-        self._put_off.pop(step.key, None)
-        if step.key in self._running:
-            self._port.stop_step(step)
+        if step.child is not None:
+            self.children.give_up(step.child)
+        else:
+            self.local.give_up(step)
+
+    def send_signal(
+        self, step: Step[None], run_id: str, sig: Signal[Any] | str, value: object
+    ) -> None:
+        """Take a step that sends a signal."""
+        payload = payload_of(sig, value, self.converter)
+        signal_id = self.identity.call_id(step.key)
+        name = signal_name(sig)
+        self.start_call(step, signal_function(self._port, run_id, name, payload, signal_id))
+
+    def patched(self, patch: str, line: str) -> bool:
+        """Tell whether the body takes its new way: the same on each re-run.
+
+        A run that took the old way has something behind this call that is not met yet, on each
+        re-run. So there is no need to record that it takes the old one.
+        """
+        known = self._patches.get(patch)
+        if known is None:
+            known = self.journal.has_note(Kind.PATCH, patch)
+            if not known and (self._is_live or self.journal.is_met):
+                known = True
+                self._record(Entry(Kind.PATCH, patch, line=line))
+            self._patches[patch] = known
+        return known
 
     def arm(self, timer: DurableTimer) -> None:
         """Keep a timer of the loop: a sleep, which is a call, or a timeout."""
@@ -238,19 +380,19 @@ class Run:
         scope = current_scope.get()
         if timer.is_sleep:
             call = scope.next_call("sleep")
-            self.call(call, Kind.TIMER, calling_line())
+            self.call(call, Kind.TIMER, Made(calling_line()))
             timer.key, timer.index = call.key, call.index
         else:
             timer.key, timer.index = scope.next_timeout(), scope.call_count
-        self._timers[timer.key] = timer
+        self.timers.add(timer)
 
     def disarm(self, timer: DurableTimer) -> None:
         """Forget a timer that was cancelled."""
-        self._timers.pop(timer.key, None)
+        self.timers.remove(timer)
 
     def note(self, key: str, text: str, level: str) -> bool:
         """Record a line of the log; False if it was recorded before."""
-        if self.journal.has_note(key):
+        if self.journal.has_note(Kind.NOTE, key):
             return False
         self._record(Entry(Kind.NOTE, key, output=text.encode(), encoding=level))
         return True
@@ -271,9 +413,7 @@ class Run:
         try:
             return self.converter.decode(entry.payload, wanted)
         except PayloadError as error:
-            self._mismatch = self._mismatch or recorded.unreadable(entry, error)
-            self.is_put_aside = True
-            raise Evicted from error
+            raise self.end_body(recorded.unreadable(entry, error)) from error
 
     # -- Delivery
 
@@ -287,119 +427,127 @@ class Run:
             self.is_cancel_requested = True
             assert self.main is not None
             self.main.cancel()
-        elif entry.key not in self._called and entry.is_call:
-            self._mismatch = recorded.removed(entry)
-        elif entry.kind is Kind.TIMER:
-            self._fire(entry.key)
+        elif entry.is_call and entry.key not in self._called:
+            # Code that tolerates changes may call for it later.
+            if self.journal.is_strict:
+                self._mismatch = recorded.removed(entry)
         else:
             self._settle(entry)
 
-    def _fire(self, key: str) -> None:
-        self._fired.discard(key)
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            self.loop.fire(timer)
-
     def _settle(self, entry: Entry) -> None:
+        """Tell whoever waits for it."""
+        if entry.kind is Kind.TIMER:
+            timer = self.timers.fired(entry.key)
+            if timer is not None:
+                self.loop.fire(timer)
+            return
         step = self._steps.pop(entry.key, None)
-        self._put_off.pop(entry.key, None)
+        self.local.ended(entry.key)
+        self.children.ended(entry.key)
         if step is None or step.done():
             return
-        assert step.function is not None
-        if entry.error is not None:
-            step.set_exception(failure.of_step(entry.error, step.key, self.converter))
-            return
         try:
-            value = self.converter.decode(entry.payload, step.function.result_type)
+            end_step(step, entry, self.converter)
         except PayloadError as error:
             self._mismatch = recorded.unreadable(entry, error)
-            return
-        step.set_result(value)
 
     # -- The frontier
 
     def _at_frontier(self) -> None:
         """Carry out what was never recorded; end the attempt when there is nothing to do here."""
         assert self.main is not None
-        if not self.journal.is_complete:
-            self._port.fetch(self.journal.received_to)
+        if not self._has_met_all() or not self._port.is_certain:
             return
-        if not self._port.is_certain:
-            return
-        is_draining = self._port.is_draining
-        if not is_draining:
-            self._carry_out()
-            self._start_put_off()
-        if not _is_done(self.main):
-            self._report_due()
-        if self._running or self._unacknowledged:
+        self._act()
+        if self.local.running or self._unacknowledged or self.children.is_busy:
             self._warn_of_open_steps()
             self._port.wake_at(self._next_at_ms())
-        elif is_draining and any(not step.done() for step in self._uncarried):
+        elif self._port.is_draining and self._has_uncarried:
             self._end(Released())
-        elif self._put_off or not self.main.done():
-            self._end(self._yielded())
-        elif self.main.cancelled():
-            self._end(Raised(asyncio.CancelledError(), self.is_cancel_requested))
-        elif error := self.main.exception():
-            self._end(Raised(error, self.is_cancel_requested))
+        elif self.local.is_waiting or not self.main.done():
+            if not self._lingers():
+                self._end(self._yielded())
         else:
-            self._end(Returned(self.main.result()))
+            self._warn_of_open_steps()
+            self._end(self._over(self.main))
+
+    def _has_met_all(self) -> bool:
+        """Tell whether nothing is left that was recorded; if so, the body is live from now on."""
+        uncalled = self.journal.uncalled()
+        if not self.journal.is_complete:
+            self._port.fetch(self.journal.received_to)
+            return False
+        if uncalled is not None:
+            self._end(Parked(recorded.removed(uncalled)))
+            return False
+        self._is_live = True
+        return True
+
+    def _act(self) -> None:
+        """Begin what can be begun here."""
+        is_over = _is_done(self.main)
+        if not self._port.is_draining:
+            self._end_empty()
+            self.local.carry_out(self._clock_ms)
+            self.children.carry_out(is_over=is_over)
+        if not is_over:
+            for entry in self.timers.due(self._clock_ms):
+                self._record(entry)
+
+    @property
+    def _has_uncarried(self) -> bool:
+        has_empty = any(not call.step.done() for call in self._empty)
+        return has_empty or self.local.has_uncarried or self.children.has_unsent
+
+    def _lingers(self) -> bool:
+        """Stay for a moment: a child that ends soon costs its run nothing then."""
+        if not self.children.awaited or self.local.is_waiting or not self._port.may_linger:
+            return False
+        seen, until_ms = self._lingering
+        now_ms = self._clock_ms
+        if seen != self.journal.seen:
+            until_ms = now_ms + _LINGER_MS
+            self._lingering = self.journal.seen, until_ms
+        if now_ms >= until_ms:
+            return False
+        next_at_ms = self._next_at_ms()
+        self._port.wake_at(until_ms if next_at_ms is None else min(until_ms, next_at_ms))
+        return True
+
+    def _over(self, main: RunTask) -> Ending:
+        """Return how a body has ended."""
+        if main.cancelled():
+            return Raised(asyncio.CancelledError(), self.is_cancel_requested)
+        error = main.exception()
+        if error is None:
+            return Returned(main.result())
+        anew = continuation(error)
+        if anew is None:
+            return Raised(error, self.is_cancel_requested)
+        return Continued(anew.arguments, self.signals.untaken, self.journal.seen)
 
     def _warn_of_open_steps(self) -> None:
-        """Say which steps a body has left behind that has returned: they are waited for."""
+        """Say which calls a body has left behind that has ended."""
         if not _is_done(self.main) or self._has_warned:
             return
         self._has_warned = True
-        for step in self._running.values():
+        self.local.warn_of_open()
+        self.children.warn_of_open()
+
+    def _end_empty(self) -> None:
+        """Record the ends of maps of nothing."""
+        for call in self._empty:
+            step = call.step
             if not step.done():
-                _log.warning(
-                    "The body returned while step %s, called at %s, was open. It is waited for.",
-                    *(step.key, step.line),
-                )
-
-    def _carry_out(self) -> None:
-        steps, self._uncarried = self._uncarried, []
-        for step in steps:
-            if step.done():
-                continue
-            retries = self.journal.last_retry(step.key)
-            if retries is not None and retries.next_at_ms > self._clock_ms:
-                self._put_off[step.key] = (retries.next_at_ms, step)
-            else:
-                self._running[step.key] = step
-                self._port.start_step(step, retries)
-
-    def _start_put_off(self) -> None:
-        """Start the next attempts of steps whose time has come."""
-        if not self._put_off:
-            return
-        now_ms = self._clock_ms
-        for key, (at_ms, step) in list(self._put_off.items()):
-            if at_ms <= now_ms:
-                del self._put_off[key]
-                self._running[key] = step
-                self._port.start_step(step, self.journal.last_retry(key))
-
-    def _report_due(self) -> None:
-        """Report timers whose time has come."""
-        if not self._timers:
-            return
-        now_ms = self._clock_ms
-        for key, timer in self._timers.items():
-            if timer.fire_at_ms <= now_ms and key not in self._fired:
-                self._fired.add(key)
-                self._record(Entry(Kind.TIMER, key, timer.index, fire_at_ms=timer.fire_at_ms))
+                index = step.call_key.index
+                self._record(Entry(Kind.STEP, step.key, index, output=b"null", line=step.line))
+        self._empty.clear()
 
     def _next_at_ms(self) -> int | None:
         """Return when the next timer is due, or the next attempt of a step."""
-        if not self._put_off and not self._timers:
-            return None
-        instants = [at_ms for at_ms, _ in self._put_off.values()]
+        instants = list(self.local.instants())
         if not _is_done(self.main):
-            instants += [
-                timer.fire_at_ms for key, timer in self._timers.items() if key not in self._fired
-            ]
+            instants += self.timers.instants()
         return min(instants, default=None)
 
     @property
@@ -408,24 +556,26 @@ class Run:
         return max(self._port.server_now_ms, self.now_ms)
 
     def _yielded(self) -> Yielded:
+        awaited = self.children.awaited
         waits = [
-            *(Wait("timer", key, str(timer.fire_at_ms)) for key, timer in self._timers.items()),
-            *(Wait("retry", key, str(at_ms)) for key, (at_ms, _) in self._put_off.items()),
+            *(each.wait for each in islice(awaited, _WAITS_MAX)),
+            *self.timers.waits(),
+            *self.local.waits(),
             *(Wait("signal", name) for name in self.signals.awaited),
         ]
-        wakes = [(timer.fire_at_ms, key, timer.index) for key, timer in self._timers.items()]
-        wakes += [(at_ms, f"retry@{key}", 0) for key, (at_ms, _) in self._put_off.items()]
+        wakes = self.timers.wakes() + self.local.wakes()
         wake_at_ms, wake_key, wake_index = min(wakes, default=(0, "", 0))
         end = self.journal.seen
+        is_long = end >= _PATIENT_FROM
         return Yielded(
             seen=end,
             wake_at_ms=wake_at_ms,
             wake_key=wake_key,
             wake_index=wake_index,
-            patience_n=1,
-            patience_ms=end if end >= _PATIENT_FROM else 0,
+            patience_n=max(1, len(awaited) // 4) if is_long else 1,
+            patience_ms=end if is_long else 0,
             waits=tuple(waits[:_WAITS_MAX]),
-            wait_count=len(waits),
+            wait_count=len(waits) + max(0, len(awaited) - _WAITS_MAX),
         )
 
     def _record(self, entry: Entry) -> None:
@@ -444,6 +594,6 @@ def _is_done(main: RunTask | None) -> bool:
     return main is not None and main.done()
 
 
-def _first_number(journal_id: str) -> int:
+def _first_number(seed: str) -> int:
     """Return where the numbers of a run begin: the same on each re-run, far from other runs."""
-    return int.from_bytes(journal_id.encode()[-6:], "big") << 12
+    return int.from_bytes(seed.encode()[-6:], "big") << 12

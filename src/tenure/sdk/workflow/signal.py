@@ -67,22 +67,31 @@ class SignalInbox:
         """Begin empty."""
         self._queues: dict[str, asyncio.Queue[Entry]] = {}
         self._waiting: dict[str, int] = {}
+        self._untaken: set[int] = set()
 
     def put(self, name: str, entry: Entry) -> None:
         """Deliver a signal."""
+        self._untaken.add(entry.pos)
         self._queue(name).put_nowait(entry)
 
     async def get(self, name: str) -> Entry:
         """Wait for the next signal of a name and take it."""
         self._waiting[name] = self._waiting.get(name, 0) + 1
         try:
-            return await self._queue(name).get()
+            entry = await self._queue(name).get()
         finally:
             self._waiting[name] -= 1
+        self._untaken.discard(entry.pos)
+        return entry
 
     def count(self, name: str) -> int:
         """Return how many signals of a name wait."""
         return self._queue(name).qsize()
+
+    @property
+    def untaken(self) -> tuple[int, ...]:
+        """The positions of the signals that wait."""
+        return tuple(sorted(self._untaken))
 
     @property
     def awaited(self) -> list[str]:

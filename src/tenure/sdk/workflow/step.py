@@ -22,13 +22,16 @@ import msgspec
 from tenure.core import check
 from tenure.core.task.retry import RetryPolicy as CoreRetryPolicy
 from tenure.errors import InvalidArgument
+from tenure.sdk import failure
 from tenure.sdk.activity.definition import Activity, signature_of
 from tenure.sdk.activity.option import RetryPolicy, retry_in_core, retry_to_wire
 from tenure.sdk.duration import Duration, duration_ms
-from tenure.sdk.payload import UserValue
+from tenure.sdk.payload import Converter, UserValue
+from tenure.sdk.workflow.journal import Entry
 from tenure.sdk.workflow.loop import RunFuture
 
 if TYPE_CHECKING:
+    from tenure.sdk.workflow.child import ChildCall
     from tenure.sdk.workflow.run import Run
     from tenure.sdk.workflow.scope import CallKey
 
@@ -100,6 +103,10 @@ class Step(RunFuture[R]):
         self.call_key = call
         self.line = line
         self.function: StepFunction | None = None
+        # What stands behind it if it ends elsewhere.
+        self.child: ChildCall | None = None
+        # A child that must be stored before: the step sends it something.
+        self.follows: ChildCall | None = None
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
 
@@ -108,15 +115,45 @@ class Step(RunFuture[R]):
         """The key of the call: branch, name and ordinal."""
         return self.call_key.key
 
+    @property
+    def idempotency_key(self) -> str:
+        """The key of the call outside: the same in runs that are made from this one."""
+        return self._run.identity.step_key(self.key)
+
     def __repr__(self) -> str:
         return f"<step {self.key} of {self.line}>"
 
     def cancel(self, msg: object = None) -> bool:
-        """Cancel the call; its step is stopped."""
+        """Cancel the call; its step is stopped, or what ends elsewhere is asked to end."""
+        if self.child is not None and self.child.holds_cancel():
+            return True
         is_cancelled = super().cancel(msg)
         if is_cancelled:
             self._run.give_up(self)
         return is_cancelled
+
+
+def end_step(step: Step[Any], entry: Entry, converter: Converter) -> None:
+    """Tell whoever waits for a call how it ended; ``PayloadError`` for what does not fit."""
+    if step.child is not None and step.child.is_cancel_wanted:
+        # What holds a cancel back is over.
+        RunFuture.cancel(step)
+        return
+    try:
+        value = _outcome(step, entry, converter)
+    except failure.TaskFailed as error:
+        step.set_exception(error)
+    else:
+        step.set_result(value)
+
+
+def _outcome(step: Step[Any], entry: Entry, converter: Converter) -> UserValue:
+    if step.child is not None:
+        return step.child.outcome(entry, converter)
+    if entry.error is not None:
+        raise failure.of_step(entry.error, step.key, converter)
+    assert step.function is not None
+    return converter.decode(entry.payload, step.function.result_type)
 
 
 def step_function(given: object) -> StepFunction:

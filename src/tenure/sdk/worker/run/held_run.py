@@ -22,9 +22,10 @@ from tenure.sdk.workflow.context import RunInfo, WorkflowContext
 from tenure.sdk.workflow.definition import Workflow
 from tenure.sdk.workflow.ending import Ending
 from tenure.sdk.workflow.journal import Entry, Kind
+from tenure.sdk.workflow.port import RunIdentity
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.step import Step
-from tenure.v1 import task_pb2
+from tenure.v1 import journal_pb2, task_pb2
 
 if TYPE_CHECKING:
     from tenure.sdk.worker.run.host import RunHost
@@ -56,11 +57,16 @@ class HeldRun:
         self.run = Run(
             self,
             host.converter,
-            journal_id=f"{task.generation}:{task.task_id}",
-            begun_at_ms=task.begun_at_ms,
+            RunIdentity(
+                run_id=task.task_id,
+                generation=task.generation,
+                first_run_id=task.first_run_id,
+                begun_at_ms=task.begun_at_ms,
+            ),
+            changes=workflow.changes,
             guard=host.settings.guard,
         )
-        context = WorkflowContext(self.run, _info(task, self.namespace))
+        context = WorkflowContext(self.run, _info(task, self.namespace), workflow)
         self.run.start(lambda: workflow.function(context, **arguments), host.context.copy())
         self._steps: dict[str, LocalStep] = {}
         # Steps that have begun, and those that wait for a slot.
@@ -144,6 +150,35 @@ class HeldRun:
         if self._fetching_after != after:
             self._fetching_after = after
             self._host.reporter.fetch(self.task.task_id, self.task.attempt, after)
+
+    def fetch_open(self, open_after: str) -> None:
+        """Ask for the open children behind an id."""
+        raise NotImplementedError(open_after)
+
+    def fetch_group(self, group_key: str, after: int) -> None:
+        """Ask for results of a group behind a position."""
+        raise NotImplementedError((group_key, after))
+
+    def spawn(self, report: journal_pb2.SpawnReport) -> None:
+        """Have children stored."""
+        raise NotImplementedError(report)
+
+    def cancel_children(self, request: journal_pb2.ChildCancel) -> None:
+        """Ask children to end."""
+        raise NotImplementedError(request)
+
+    async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
+        """Send a signal to another run."""
+        raise NotImplementedError((run_id, name, payload, signal_id))
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Call on the user's loop; from any thread."""
+        self._host.post(callback)
+
+    @property
+    def may_linger(self) -> bool:
+        """Whether the run may stay for a moment although it waits."""
+        return False
 
     def wake_at(self, at_ms: int | None) -> None:
         """Go on at an instant of the server."""

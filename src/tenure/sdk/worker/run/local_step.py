@@ -179,7 +179,7 @@ class LocalStep(ActivityContext):
             start_to_close=timedelta_of(self.function.options.timeout_ms),
             created_at=datetime_of(task.created_at_ms),
             handed_at=datetime_of(self.started_at_ms),
-            user_key=f"{task.task_id}:{task.generation}:{self.step.key}",
+            user_key=self.step.idempotency_key,
             run_id=task.task_id,
             is_local=True,
         )

@@ -10,11 +10,21 @@ from tenure.core.task.retry import ErrorCategory
 from tenure.sdk import failure
 from tenure.sdk.payload import Converter
 from tenure.sdk.worker.execution import attempt
-from tenure.sdk.workflow.ending import Ending, Parked, Raised, Released, Returned, Yielded
+from tenure.sdk.workflow.ending import (
+    Continued,
+    Ending,
+    Parked,
+    Raised,
+    Refused,
+    Released,
+    Returned,
+    Yielded,
+)
 from tenure.sdk.workflow.journal import Entry, Kind
 from tenure.v1 import task_pb2
 
 YIELDED: Final = task_pb2.FINISH_KIND_YIELDED
+CONTINUED: Final = task_pb2.FINISH_KIND_CONTINUED
 PARKED: Final = task_pb2.FINISH_KIND_PARKED
 _KINDS: Final = {each.value: each for each in Kind}
 
@@ -53,6 +63,8 @@ def from_wire(found: task_pb2.Entry) -> Entry:
         fire_at_ms=content.fire_at_ms,
         next_at_ms=content.next_at_ms,
         line=content.site,
+        child=found.child if found.HasField("child") else None,
+        group=found.group if found.HasField("group") else None,
         pos=found.pos,
         at_ms=found.at_ms,
         attempt=found.attempt,
@@ -78,6 +90,14 @@ def finish_of(
         case Parked(mismatch):
             text = f"{mismatch.problem} at position {mismatch.position}: {mismatch.message}"
             return parked(task, "journal_mismatch", text)
+        case Refused(code, message):
+            return parked(task, code, message)
+        case Continued(arguments, keep, seen):
+            finish = attempt.ended_as(task, CONTINUED)
+            finish.next_input, finish.next_encoding = arguments.data, arguments.encoding
+            finish.keep.extend(keep)
+            finish.seen = seen
+            return finish
         case Released():
             return attempt.ended_as(task, attempt.RELEASED)
 
