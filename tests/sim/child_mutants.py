@@ -16,10 +16,13 @@ from tenure.engine.batch import follow_up
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.task import handler as task_handler
 from tenure.engine.task.command import FinishKind
+from tenure.sdk.workflow.journal import Kind
+from tenure.sdk.workflow.run import Run
 from tests.sim.faults import Faults
 from tests.sim.mutant import Function, Mutant
 
 FAMILIES: Final = Faults(family_share=1.0)
+LOSING: Final = Faults(worker_crash_rate=1.0, drain_rate=0.5, forget_share=0.1, slow_share=0.1)
 
 
 def _end_told_twice(original: Function) -> Function:
@@ -119,6 +122,19 @@ def _not_terminated(original: Function) -> Function:
     return changed
 
 
+def _marker_late(_original: Function) -> Function:
+    """Record the marker of a patch so late that the end of the attempt comes first."""
+
+    def changed(self: Any, patch: str, line: str) -> bool:
+        del line
+        is_new = self._is_live or self.journal.is_met
+        return bool(
+            self._patches.setdefault(patch, self.journal.has_note(Kind.PATCH, patch) or is_new)
+        )
+
+    return changed
+
+
 def mutants() -> list[Mutant]:
     """Return all of them."""
     m = Mutant
@@ -132,6 +148,7 @@ def mutants() -> list[Mutant]:
         m("continue_drops_signal", deciders, AttemptContinued, _signal_dropped, FAMILIES),
         m("group_ends_early", group_rules, "end", _group_ends_early, FAMILIES),
         m("group_failure_uncounted", group_rules, "end_item", _failure_uncounted, FAMILIES),
+        m("patch_recorded_late", Run, "patched", _marker_late, LOSING),
         m("close_policy_skipped", WorkingSet, "close_children", _not_closed, FAMILIES),
         m("close_not_terminated", child, "closing", _not_terminated, FAMILIES),
     ]

@@ -33,7 +33,10 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call of a story; ``is_given_up`` if its child is cancelled once the story goes on."""
+    """A call of a story; ``is_given_up`` if its child is cancelled once the story goes on.
+
+    A slow child begins long after others have ended: somebody has to close it.
+    """
 
     kind: CallKind
     key: str
@@ -42,6 +45,7 @@ class Call(msgspec.Struct, frozen=True):
     size: int = 0
     fails_fast: bool = False
     is_given_up: bool = False
+    is_slow: bool = False
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -68,7 +72,8 @@ def _stages(seed: int, depth: int) -> tuple[Stage, ...]:
     random = Random(f"{seed} {depth}")
     stages, index = [], 0
     for _ in range(random.choice([1, 1, 2, 3])):
-        calls = []
+        calls: list[Call] = []
+        waits_for_all = random.random() < 0.5
         for _ in range(random.choice([0, 1, 1, 2, 3])):
             kind: CallKind = random.choice(["task", "group", "group", "run" if depth else "task"])
             calls.append(
@@ -80,10 +85,10 @@ def _stages(seed: int, depth: int) -> tuple[Stage, ...]:
                     size=random.choice([0, 1, 2, 3, 5]),
                     fails_fast=random.random() < 0.4,
                     is_given_up=random.random() < 0.3,
+                    is_slow=kind == "task" and not calls and not waits_for_all,
                 )
             )
             index += 1
-        waits_for_all = random.random() < 0.6
         stages.append(Stage(tuple(calls), len(calls) if waits_for_all else len(calls) // 2))
     return tuple(stages)
 

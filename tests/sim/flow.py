@@ -48,4 +48,4 @@ def drawn(random: Random) -> bytes:
 def program_of(given: bytes) -> Workflow[..., Any]:
     """Return the program of a run by its input."""
     plan = msgspec.json.decode(given, type=Plan)
-    return program.make(plan.seed, depth=plan.depth, end=plan.end)
+    return program.make(plan.seed, depth=plan.depth, end=plan.end, is_alone=True)

@@ -20,6 +20,7 @@ from tenure.sdk.workflow.definition import Workflow, workflow
 from tenure.sdk.workflow.signal import signal
 
 Node = Callable[["State"], Awaitable[None]]
+Leaves = list[Callable[[random.Random, str], Node]]
 End = Literal["returns", "fails", "is cancelled"]
 ping = signal("ping", int)
 
@@ -75,11 +76,16 @@ async def child_echo(ctx: WorkflowContext, text: str) -> str:
 CODE = (queued_echo, queued_refuse, child_echo)
 
 
-def make(seed: int, *, depth: int = 3, end: End = "returns") -> Workflow[..., list[str]]:
-    """Return the program of a seed: how deep its branches go, and how it ends if it can."""
+def make(
+    seed: int, *, depth: int = 3, end: End = "returns", is_alone: bool = False
+) -> Workflow[..., list[str]]:
+    """Return the program of a seed: how deep its branches go, and how it ends if it can.
+
+    One that is alone calls nothing elsewhere, and has one turn.
+    """
     chance = random.Random(f"program {seed}")
-    root = _node(chance, depth=depth, place="r")
-    turns = chance.choice((1, 1, 1, 2))
+    root = _node(chance, depth, "r", _ALONE if is_alone else _LEAVES)
+    turns = 1 if is_alone else chance.choice((1, 1, 1, 2))
 
     @workflow(name=f"program-{seed}")
     async def body(ctx: WorkflowContext, turn: int = 1) -> list[str]:
@@ -100,11 +106,11 @@ def make(seed: int, *, depth: int = 3, end: End = "returns") -> Workflow[..., li
     return body
 
 
-def _node(chance: random.Random, depth: int, place: str) -> Node:
+def _node(chance: random.Random, depth: int, place: str, leaves: Leaves) -> Node:
     if depth == 0:
-        return chance.choice(_LEAVES)(chance, place)
+        return chance.choice(leaves)(chance, place)
     count = chance.randrange(1, 4)
-    parts = [_node(chance, depth - 1, f"{place}{number}") for number in range(count)]
+    parts = [_node(chance, depth - 1, f"{place}{number}", leaves) for number in range(count)]
     return chance.choice(_BRANCHES)(chance, parts, place)
 
 
@@ -372,7 +378,8 @@ async def _coroutine(part: Node, state: State) -> None:
     await part(state)
 
 
-_LEAVES: list[Callable[[random.Random, str], Node]] = [
+_ALONE: Leaves = [_step, _step, _steps_at_once, _failing_step, _sleep, _signal, _patched]
+_LEAVES: Leaves = [
     _step,
     _step,
     _steps_at_once,
