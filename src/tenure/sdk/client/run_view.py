@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,6 +17,7 @@ from tenure.v1 import task_pb2
 from tenure.v1 import workflow_service_pb2 as pb
 
 _PREFIX: Final = "WORKFLOW_STATUS_"
+_Count = Literal["open_child_count", "entry_count", "journal_bytes"]
 _STATUSES: Final[dict[int, RunStatus]] = {
     number: RunStatus(name.removeprefix(_PREFIX).lower())
     for name, number in pb.WorkflowStatus.items()
@@ -126,9 +127,9 @@ def run_description(run: pb.WorkflowRun, converter: Converter) -> RunDescription
         park_count=run.park_count,
         progress=TaskProgress(percent, run.progress_message),
         groups=tuple(_group(each) for each in run.groups),
-        open_child_count=run.open_child_count if run.HasField("open_child_count") else None,
-        entry_count=run.entry_count if run.HasField("entry_count") else None,
-        journal_bytes=run.journal_bytes if run.HasField("journal_bytes") else None,
+        open_child_count=_count(run, "open_child_count"),
+        entry_count=_count(run, "entry_count"),
+        journal_bytes=_count(run, "journal_bytes"),
         created_at=_instant(run, "created_at"),
         run_at=_instant(run, "run_at"),
         begun_at=_instant(run, "begun_at"),
@@ -138,6 +139,12 @@ def run_description(run: pb.WorkflowRun, converter: Converter) -> RunDescription
         is_pause_requested=run.is_pause_requested,
         damaged=tuple(run.damaged),
     )
+
+
+def _count(run: pb.WorkflowRun, name: _Count) -> int | None:
+    """Return a number that lists leave out."""
+    count: int = getattr(run, name)
+    return count if run.HasField(name) else None
 
 
 def _group(group: task_pb2.OpenGroup) -> RunGroup:
