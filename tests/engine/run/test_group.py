@@ -192,9 +192,7 @@ async def test_a_group_that_has_ended_takes_no_more_items(world: World, engine: 
     assert (group.spawned, group.has_ended) == (1, True)
 
 
-async def test_all_reports_of_a_group_that_has_ended_are_done(
-    world: World, engine: Engine
-) -> None:
+async def test_all_reports_of_a_group_that_has_ended_are_done(world: World, engine: Engine) -> None:
     worker, other = await world.worker(engine), await resizer(world, engine)
     run = await running_run(world, engine, worker)
     new = items(world, 0, 3)
