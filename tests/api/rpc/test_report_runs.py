@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tenure.core.limits import JOURNAL_REQUESTS_MAX, POLL_PAGE_BYTES_MAX
+from tenure.core.limits import FRAME_BYTES, JOURNAL_REQUESTS_MAX, POLL_PAGE_BYTES_MAX
 from tenure.engine.engine import Engine
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
@@ -154,6 +154,22 @@ async def test_children_are_made_and_ended_by_the_same_call(wire: Wire, engine: 
     assert [each.key for each in mine.groups] == ["map:resize"]
     assert (results.group_key, results.end, len(results.entries)) == ("map:resize", 2, 0)
     assert [each.task_id for each in others.open] == [second.task.task_id]
+
+
+async def test_results_of_a_group_for_which_an_answer_has_no_room_are_asked_for_again(
+    wire: Wire, engine: Engine
+) -> None:
+    worker_id, (task,) = await polled_runs(wire, engine)
+    await report_runs(wire, worker_id, spawns=[items(engine, task, 1)])
+    resizer = (await wire.register("resize")).worker_id
+    (child,) = await wire.poll(resizer, supported_workflow_types=["resize"])
+    await wire.finish(resizer, succeeded(child, output=bytes(FRAME_BYTES)))
+    asked = [wanted(task, group_key="map:resize")] * 2
+    first, second = (await report_runs(wire, worker_id, journal=asked)).pages
+    # A page without results would say that there are none.
+    assert (len(first.entries), first.error.code) == (1, "")
+    assert (len(second.entries), second.error.code) == (0, "unavailable")
+    assert (second.group_key, second.after) == ("map:resize", 0)
 
 
 async def test_a_run_hears_of_its_children_by_polls_alone(wire: Wire, engine: Engine) -> None:

@@ -63,6 +63,12 @@ def test_items_below_what_is_stored_are_repeats(items: list[int], repeated: int)
     assert group_rules.fresh_items(group(spawned=2), items) == repeated
 
 
+@pytest.mark.parametrize("ended", [{"has_ended": True}, {"is_closed": True}])
+def test_one_that_takes_no_more_passes_over_all_items(ended: dict[str, bool]) -> None:
+    over = group(spawned=2, **ended)
+    assert [group_rules.fresh_items(over, each) for each in ([1, 2], [3, 4])] == [2, 2]
+
+
 @pytest.mark.parametrize(
     ("items", "code"),
     [

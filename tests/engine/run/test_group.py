@@ -192,6 +192,22 @@ async def test_a_group_that_has_ended_takes_no_more_items(world: World, engine: 
     assert (group.spawned, group.has_ended) == (1, True)
 
 
+async def test_all_reports_of_a_group_that_has_ended_are_done(world: World, engine: Engine) -> None:
+    worker, other = await world.worker(engine), await resizer(world, engine)
+    run = await running_run(world, engine, worker)
+    new = items(world, 0, 3)
+    report = group_report(run, *new[:1], total=3, fails_fast=True)
+    assert await spawn(engine, worker, report) == (None,)
+    (task,) = await claim_children(world, engine, other)
+    await world.finish(engine, other, task, FinishKind.FAILED, error=FATAL)
+    for one in new[1:]:
+        # Whoever has not heard of the end goes on: nothing of it was stored.
+        rest = group_report(run, one, total=3, fails_fast=True)
+        assert await spawn(engine, worker, rest) == (None,)
+    (group,) = await groups(engine, run.id)
+    assert (group.spawned, group.has_ended) == (1, True)
+
+
 async def test_a_cancelled_item_counts_as_that(world: World, engine: Engine) -> None:
     worker = await world.worker(engine)
     run, ids = await mapped(world, engine, worker, 1)

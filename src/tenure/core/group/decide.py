@@ -13,12 +13,18 @@ from tenure.errors import Rejection
 
 
 def fresh_items(group: Group, items: list[int]) -> int | Rejection:
-    """Return how many of the items of a report are stored already; they come in their order."""
+    """Return how many of the items of a report are passed over; they come in their order.
+
+    Those are stored already, or too late: whoever has not heard that a group takes no more items
+    goes on, and nothing of that is stored.
+    """
     if not items:
         return 0
     if items != list(range(items[0], items[0] + len(items))) or items[-1] >= group.total:
         message = f"Group {group.key} has the items 0 to {group.total - 1}, in their order."
         return Rejection("invalid_argument", message, {"field": "item"})
+    if group.has_ended or group.is_closed:
+        return len(items)
     if items[0] > group.spawned:
         message = f"Item {items[0]} came before item {group.spawned}. Send all from there on."
         return Rejection("out_of_order", message, {"expected_no": group.spawned})

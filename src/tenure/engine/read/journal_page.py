@@ -6,6 +6,7 @@ Together they are of a bounded size: who gets less than there is asks again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +25,8 @@ from tenure.store.transaction import Tx
 
 # Runs of which the open children are read by one statement: each may have a whole page.
 _RUNS_AT_ONCE = 20
+NO_ROOM: Final = "no_room"
+"""Why a page is not there that others of the same answer have left no room for."""
 
 
 class PageOf(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -79,13 +82,17 @@ async def _journals(tx: Tx, wanted: Sequence[PageOf], *, bytes_max: int) -> list
 
 
 async def _results(tx: Tx, wanted: PageOf, bytes_max: int) -> JournalPage | Rejection:
-    """Read the ends of items of a group; without room none."""
+    """Read the ends of items of a group; without room it has to be asked for again.
+
+    An empty page would say that there are none.
+    """
     groups = await group_table.find_groups(tx, [(wanted.journal_id, wanted.group_key)])
     if not groups:
         return Rejection("not_found", f"Run {wanted.run.id} has no group {wanted.group_key!r}.")
     (group,) = groups
     if bytes_max <= 0:
-        return JournalPage(wanted.after, (), group.total, group_key=group.key)
+        message = f"The answer has no room for results of {group.key}. Ask for them again."
+        return Rejection("unavailable", message, {"reason": NO_ROOM, "retry_after_ms": 1})
     return await group_table.read_results(tx, group, after=wanted.after)
 
 

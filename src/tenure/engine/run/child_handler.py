@@ -133,12 +133,10 @@ def _fresh_items(
     if group.total != item.group_total:
         message = f"The group {group.key} has {group.total} items, and not {item.group_total}."
         return Rejection("already_exists", message)
-    repeated = group_rules.fresh_items(group, [each.item for each in item.children])
-    if isinstance(repeated, Rejection):
-        return repeated
-    if group.has_ended or group.is_closed:
-        return ()
-    fresh = item.children[repeated:]
+    passed = group_rules.fresh_items(group, [each.item for each in item.children])
+    if isinstance(passed, Rejection):
+        return passed
+    fresh = item.children[passed:]
     for each in fresh:
         if (group.namespace, each.new.id) in ws.tasks:
             return Rejection("already_exists", f"Task {each.new.id} already exists.")

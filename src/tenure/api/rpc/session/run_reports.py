@@ -20,7 +20,8 @@ from tenure.core.limits import FRAME_BYTES, JOURNAL_REQUESTS_MAX
 from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read.held_journal import PageAnswer, PageRef, read_held_pages
-from tenure.errors import TenureError
+from tenure.engine.read.journal_page import NO_ROOM
+from tenure.errors import TenureError, Unavailable
 from tenure.v1 import journal_pb2
 from tenure.v1 import session_service_pb2 as pb
 
@@ -125,7 +126,8 @@ class RunReports:
             may_wait = any(isinstance(each, JournalPage) and each.entries for each in answers)
             for each, answer in zip(wanted, answers, strict=True):
                 self._wanted.popleft()
-                if may_wait and not each.open_after and _is_cut(answer):
+                is_cut = may_wait and not each.open_after and _is_cut(answer)
+                if is_cut or _is_without_room(answer):
                     self._wanted.append(each)
                 else:
                     self._answer(each, answer)
@@ -151,3 +153,8 @@ class RunReports:
 def _is_cut(answer: PageAnswer) -> bool:
     """Tell whether there are entries that had no room."""
     return isinstance(answer, JournalPage) and not answer.entries and answer.end > answer.after
+
+
+def _is_without_room(answer: PageAnswer) -> bool:
+    """Tell whether others of the same answer have taken all room."""
+    return isinstance(answer, Unavailable) and answer.fields.get("reason") == NO_ROOM
