@@ -418,7 +418,8 @@ def test_an_open_child_that_nobody_calls_parks_the_run() -> None:
 
     assert isinstance(ending, Parked)
     assert ending.mismatch.problem == "removed"
-    assert "charge (open child), the code does not call it" in ending.mismatch.message
+    said = "removed: the journal has charge (open child), the code does not call it (it is at test_"
+    assert ending.mismatch.text.startswith(said)
 
 
 def test_a_body_that_returns_warns_of_open_children_with_their_line(

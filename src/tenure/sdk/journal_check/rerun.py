@@ -218,8 +218,7 @@ class _Rerun:
         return is_told and not self._recorded.is_at_rest
 
     def _parks(self, mismatch: Mismatch) -> Finding:
-        text = f"{mismatch.problem} at position {mismatch.position}: {mismatch.message}"
-        return self._found(Verdict.PARKS, text, mismatch.position)
+        return self._found(Verdict.PARKS, mismatch.text, mismatch.position)
 
     def _found(self, verdict: Verdict, message: str = "", position: int = 0) -> Finding:
         return Finding(

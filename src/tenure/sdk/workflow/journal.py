@@ -114,6 +114,12 @@ class Mismatch(NamedTuple):
     message: str
     position: int
 
+    @property
+    def text(self) -> str:
+        """All of it in one line; a call that is still open has no position."""
+        where = f" at position {self.position}" if self.position else ""
+        return f"{self.problem}{where}: {self.message}"
+
 
 class Journal:
     """The entries of a run: delivered up to ``seen``, received beyond it, ``end`` at the server."""
@@ -229,10 +235,12 @@ class Journal:
         return note_key(kind, key) in self._notes
 
 
-def removed(recorded: Recorded) -> Mismatch:
-    """Say that an entry or an open call is there and its call is not."""
+def removed(recorded: Recorded, line: str = "") -> Mismatch:
+    """Say that an entry or an open call is there and its call is not; the code is at ``line``."""
     what = f" made at {recorded.line}" if recorded.line else ""
     message = f"the journal has {_shown(recorded)}{what}, the code does not call it"
+    if line:
+        message += f" (it is at {line})"
     return Mismatch("removed", message, recorded.pos)
 
 

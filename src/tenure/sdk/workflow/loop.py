@@ -95,7 +95,7 @@ class RunTask(asyncio.Task[Any]):
         """The line of user code at which it waits."""
         coroutine = self.get_coro()
         assert isinstance(coroutine, _BodyCoroutine)
-        return coroutine.line
+        return "its end" if self.done() else coroutine.line
 
 
 class RunFuture(asyncio.Future[R]):

@@ -478,7 +478,7 @@ class Run:
             self._port.fetch(self.journal.received_to)
             return False
         if uncalled is not None:
-            self._end(Parked(recorded.removed(uncalled)))
+            self._end(Parked(recorded.removed(uncalled, self.line)))
             return False
         self._is_live = True
         return True

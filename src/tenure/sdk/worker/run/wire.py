@@ -108,8 +108,7 @@ def finish_of(
         case Yielded():
             return _yielded(task, ending, now_ms)
         case Parked(mismatch):
-            text = f"{mismatch.problem} at position {mismatch.position}: {mismatch.message}"
-            return parked(task, "journal_mismatch", text)
+            return parked(task, "journal_mismatch", mismatch.text)
         case Refused(code, message):
             return parked(task, code, message)
         case Continued(arguments, keep, seen):
