@@ -194,6 +194,9 @@ PLAIN_FIELDS: Final = frozenset(
         # What a user calls a run, within one namespace.
         "externalId",
         "fromStep",
+        # A call of one run, and a place in the list of what it has open.
+        "groupKey",
+        "openAfter",
         "onLive",
         "onFinished",
         "nonRetryableErrorTypes",

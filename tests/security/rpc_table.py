@@ -23,6 +23,8 @@ _NEW: Final = {
     "options": {"startToCloseMs": "600000"},
     "idempotencyKey": "$new_idempotency",
 }
+_SPAWN: Final = {**_HELD, "number": 1, "children": [{"key": "mail", "task": _NEW}]}
+_CHILD_CANCEL: Final = {**_HELD, "number": 2, "childIds": ["$pending"]}
 _WORKER: Final = {**_HERE, "workerId": "$worker"}
 _RUN: Final = {**_HERE, "runId": "$run"}
 _STEP: Final = {**_RUN, "stepId": "$pending", "workerId": "$worker", "attempt": 1}
@@ -134,7 +136,17 @@ _TASKS: Final[dict[str, Row]] = {
         WORKERS, {**_WORKER, "items": [{**_HELD, "progressPercent": 7}]}, is_change=True
     ),
     "FinishTasks": Row(WORKERS, {**_WORKER, "items": [{**_HELD, **_DONE}]}, is_change=True),
-    "ReportRuns": Row(WORKERS, {**_WORKER, "steps": [_STEPS], "journal": [_HELD]}, is_change=True),
+    "ReportRuns": Row(
+        WORKERS,
+        {
+            **_WORKER,
+            "steps": [_STEPS],
+            "journal": [_HELD],
+            "spawns": [_SPAWN],
+            "childCancels": [_CHILD_CANCEL],
+        },
+        is_change=True,
+    ),
     "CreateTaskToken": Row(WORKERS, {**_WORKER, "item": _HELD}),
     "CompleteByToken": Row(
         READERS, {"taskToken": "$task_token", **_DONE}, Where.OPEN, is_change=True
@@ -168,6 +180,8 @@ _SESSIONS: Final[dict[str, Row]] = {
                 "taskBeats": [_HELD],
                 "steps": [_STEPS],
                 "journal": [_HELD],
+                "spawns": [_SPAWN],
+                "childCancels": [_CHILD_CANCEL],
                 "finished": [{**_HELD, "kind": "FINISH_KIND_FAILED", "error": _ERROR}],
                 "beat": {
                     "token": "1",
@@ -224,6 +238,7 @@ ID_FIELDS: Final = frozenset(
         "newTaskId",
         "newRunId",
         "runId",
+        "childIds",
         "stepId",
         "stepAttemptId",
         "workerId",
@@ -278,8 +293,10 @@ PLAIN_FIELDS: Final = frozenset(
         "externalIdPrefix",
         "onLive",
         "onFinished",
-        # A call of one run.
+        # A call of one run, and a place in the list of what it has open.
         "groupKey",
+        "openAfter",
+        "NewChild.key",
         # What a sender calls its signal, within one run.
         "NewSignal.name",
         "signalId",
