@@ -39,6 +39,11 @@ CREATE TABLE closings (
 );
 CREATE INDEX closings_ended ON closings (ended_at_ms, owner_id);
 
+-- An external id may be given to one run after the other: the last of them is found at once.
+DROP INDEX history_external;
+CREATE INDEX history_external ON history (namespace, external_id, finished_at_ms, id)
+WHERE external_id IS NOT NULL;
+
 -- As before; results of groups are needed as long as their group.
 CREATE OR REPLACE FUNCTION drop_journal_partitions(before_day bigint) RETURNS integer
 LANGUAGE plpgsql AS $$

@@ -38,3 +38,8 @@ CREATE TABLE closings (
     PRIMARY KEY (namespace, owner_id, journal_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX closings_ended ON closings (ended_at_ms, owner_id);
+
+-- An external id may be given to one run after the other: the last of them is found at once.
+DROP INDEX history_external;
+CREATE INDEX history_external ON history (namespace, external_id, finished_at_ms, id)
+WHERE external_id IS NOT NULL;
