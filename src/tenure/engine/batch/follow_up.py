@@ -54,7 +54,7 @@ async def _lock(tx: Tx, ws: WorkingSet, keys: set[TaskKey]) -> None:
     tasks = ws.tasks
     copies = (keys & tasks.cached) - tasks.changed.keys()
     if copies:
-        raise RowsBusy(frozenset(copies))
+        raise RowsBusy(frozenset(keys | tasks.parents))
     missing = keys - tasks.keys() - tasks.parents
     if missing:
         await tasks.lock_more(tx, missing)
