@@ -128,6 +128,32 @@ async def test_a_parent_that_is_found_late_is_not_waited_for(two: Two) -> None:
     assert await kinds(two.first, journal_id(1)) == [EntryKind.STEP, EntryKind.CHILD]
 
 
+async def test_all_parents_that_are_found_late_are_locked_from_the_start_next_time(
+    two: Two,
+) -> None:
+    rows = [run(1), child(11, 1), run(2), child(12, 2)]
+    await insert(two.first, *rows)
+    recording = runs(record(1), cached=rows)
+    _, busy = await two.overlap(recording, runs(terminate(11), terminate(12)), second_waits=False)
+    assert isinstance(busy, RowsBusy)
+    # The second one was free, and may not be the next time: runs of a batch are few.
+    assert busy.keys == {(NAMESPACE, task_id(1)), (NAMESPACE, task_id(2))}
+
+
+async def test_a_batch_that_locks_a_parent_late_waits_for_no_run_with_it(two: Two) -> None:
+    rows = [run(1), run(2), child(12, 2)]
+    await insert(two.first, *rows)
+    late = runs(record(1), terminate(12), cached=[rows[0]])
+    _, busy = await two.overlap(runs(record(1), cached=[rows[0]]), late, second_waits=False)
+    # It has not locked the second run: who holds the first one may wait for that.
+    assert isinstance(busy, RowsBusy)
+    assert busy.keys == {(NAMESPACE, task_id(2))}
+    again = runs(record(1), terminate(12), cached=[rows[0]], parents=busy.keys)
+    answers = await two.second.transaction(again)
+    assert isinstance(answers[1], Reported)
+    assert await kinds(two.first, journal_id(2)) == [EntryKind.CHILD]
+
+
 async def test_a_parent_that_is_free_is_locked_when_it_is_found(two: Two) -> None:
     rows = [run(1), child(11, 1), child(12, 1)]
     await insert(two.first, *rows)

@@ -143,3 +143,12 @@ def test_a_group_of_nothing_ends_at_once() -> None:
 def test_counts_that_cannot_be_are_refused(counts: dict[str, int]) -> None:
     with pytest.raises(AssertionError):
         group(**counts)
+
+
+@pytest.mark.parametrize("task", [FAILED, CANCELLED])
+def test_one_that_was_cancelled_waits_for_all_of_its_items(task: Task) -> None:
+    open_ = group_rules.end_item(group_rules.grow(group(fails_fast=True, is_closed=True), 2), task)
+    assert group_rules.end(open_, task) is None
+    ended = group_rules.end(group_rules.end_item(open_, task), task)
+    assert ended is not None
+    assert ended[0].has_ended

@@ -73,11 +73,13 @@ def item_entry(group_id: str, item: Task, now_ms: int) -> Entry:
 def end(group: Group, item: Task | None = None) -> tuple[Group, NewEntry] | None:
     """Return a group that has ended with an item, and what its run hears; ``None`` if it goes on.
 
-    One that fails fast ends with the first item that did not succeed.
+    One that fails fast ends with the first item that did not succeed. One that its run has
+    cancelled ends when all of its items have, which is what its run waits for.
     """
     if group.has_ended:
         return None
-    is_failure = item is not None and item.state is not TaskState.SUCCEEDED and group.fails_fast
+    can_fail = group.fails_fast and not group.is_closed
+    is_failure = item is not None and item.state is not TaskState.SUCCEEDED and can_fail
     is_whole = group.is_closed or group.spawned == group.total
     if not is_failure and (group.open_count or not is_whole):
         return None

@@ -54,12 +54,23 @@ async def _lock(tx: Tx, ws: WorkingSet, keys: set[TaskKey]) -> None:
     tasks = ws.tasks
     copies = (keys & tasks.cached) - tasks.changed.keys()
     if copies:
-        raise RowsBusy(frozenset(copies))
+        raise RowsBusy(frozenset(keys | tasks.parents))
     missing = keys - tasks.keys() - tasks.parents
     if missing:
+        if _writes_copies(ws):
+            # Those rows are waited for when they are written, and nobody may wait then who has
+            # locked others out of order.
+            raise RowsBusy(frozenset(keys | tasks.parents))
         await tasks.lock_more(tx, missing)
         # What was appended to their journals before stands there with an earlier time.
         ws.now_ms = await tx.now_ms()
+
+
+def _writes_copies(ws: WorkingSet) -> bool:
+    """Tell whether rows of runs or children will be written that were not locked."""
+    tasks, holders = ws.tasks, ws.journals.holders.values()
+    written = tasks.changed.keys() | {(each.namespace, each.task_id) for each in holders}
+    return any(tasks[key].link is not None for key in written & tasks.cached)
 
 
 def _is_live_run(task: Task) -> bool:

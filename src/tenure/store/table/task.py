@@ -284,8 +284,9 @@ class TaskRows(RowSet[TaskKey, Task]):
         for task in tasks_from(await tx.each("lock_free_tasks", sorted(missing)), codec.task_from):
             self.take(task)
             missing.discard((task.namespace, task.id))
-        if missing and (busy := await tx.each("find_tasks", sorted(missing))):
-            raise RowsBusy(frozenset(cast("TaskKey", tuple(row)) for row in busy))
+        if missing and await tx.each("find_tasks", sorted(missing)):
+            # Also those that were free now: the next time one of them may not be.
+            raise RowsBusy(frozenset(self.parents))
 
     async def _load_due(self, tx: Tx) -> None:
         found = await load_due(tx, now_ms=await tx.now_ms(), amount=self.due_max)

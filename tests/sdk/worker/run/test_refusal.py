@@ -14,6 +14,7 @@ import pytest
 from tenure import Worker
 from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import workflow
+from tenure.sdk.workflow.signal import signal
 from tenure.v1 import error_pb2, journal_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
 from tests.bounds import WAIT_S
@@ -25,6 +26,9 @@ RUN: Final = "01a1ef22-b91a-703f-beef-06f0b468484a"
 AT_MS: Final = 1_800_000_000_000
 
 calls: Counter[int] = Counter()
+
+
+go: Final = signal("go", int)
 
 
 async def count(number: int) -> int:
@@ -47,6 +51,14 @@ async def napping(ctx: WorkflowContext) -> str:
     async with asyncio.timeout(0.01):
         await ctx.step(asyncio.sleep, 60)
     return "unreachable"
+
+
+@workflow
+async def changed(ctx: WorkflowContext) -> int:
+    first = await ctx.wait_signal(go)
+    if ctx.patched("more"):
+        await ctx.step(count, 7)
+    return first + await ctx.step(count, 2)
 
 
 class Server:
@@ -121,7 +133,7 @@ def entry(pos: int, no: int, key: str, value: int, *, index: int = 0) -> task_pb
 async def server() -> AsyncIterator[tuple[Server, Worker]]:
     calls.clear()
     async with open_script() as (script, target):
-        worker = Worker(target, workflows=[three, side_by_side, napping])
+        worker = Worker(target, workflows=[three, side_by_side, napping, changed])
         running = asyncio.create_task(worker.run(handle_signals=False))
         made = Server(script, await script.session())
         try:
@@ -288,6 +300,29 @@ async def test_a_warm_run_goes_on_from_where_it_was_also_with_a_whole_journal() 
         await there.ack(1, 2)
         finish = await there.finish()
     assert finish.kind == task_pb2.FINISH_KIND_FAILED
+
+
+async def test_a_run_that_somebody_else_had_meanwhile_begins_from_the_start() -> None:
+    sent = task_pb2.NewEntry(
+        kind=task_pb2.ENTRY_KIND_SIGNAL, key="go", output=b"1", encoding="json"
+    )
+    entries = [
+        task_pb2.Entry(pos=1, at_ms=AT_MS, content=sent),
+        # By a worker with the code from before the patch, in attempt 2.
+        task_pb2.Entry(
+            pos=2, at_ms=AT_MS, attempt=2, no=1, content=entry(2, 1, "count", 2).content
+        ),
+    ]
+    async with server() as (there, _):
+        await there.give("changed")
+        assert (await there.finish()).kind == task_pb2.FINISH_KIND_YIELDED
+        page = task_pb2.JournalPage(task_id=RUN, attempt=3, entries=entries, end=2)
+        await there.give("changed", attempt=3, journal=page)
+        frame = await there.session.until(lambda each: each.steps or each.finished)
+        assert not frame.steps
+        (finish,) = frame.finished
+        await there.session.ack(RUN, attempt=3)
+    assert (finish.kind, finish.output) == (task_pb2.FINISH_KIND_SUCCEEDED, b"3")
 
 
 async def test_what_is_asked_again_is_in_the_next_frame_after_the_welcome() -> None:

@@ -185,11 +185,16 @@ class RunHost:
             self._report(attempt.ended_as(task, attempt.RELEASED))
 
     def _warm_run(self, task: task_pb2.AssignedTask) -> HeldRun | None:
-        """Return the run as it was left, if it is still here and its journal goes on from there."""
+        """Return the run as it was left, if it is still here and its journal goes on from there.
+
+        If somebody else has had it meanwhile, it knows too little: of children that are open, and
+        of calls that other code has made.
+        """
         warm = self._warm.take(task.task_id)
         if warm is None:
             return None
-        is_same = warm.task.generation == task.generation
+        is_next = task.attempt == warm.task.attempt + 1
+        is_same = is_next and warm.task.generation == task.generation
         if is_same and task.journal.after <= warm.run.journal.seen <= task.journal.end:
             return warm
         warm.put_aside()
