@@ -87,7 +87,9 @@ def test_what_is_new_work_and_what_is_awaited() -> None:
     def names(flag: str) -> set[str]:
         return {each.kind.__name__ for each in ALL_SPECS if getattr(each, flag)}
 
-    assert names("is_new_work") == {"EnqueueTasks", "StartRun", "ClaimTasks", "RegisterWorker"}
+    assert names("is_new_work") == {
+        *("EnqueueTasks", "StartRun", "RetryRun", "ClaimTasks", "RegisterWorker")
+    }
     awaited = {"EnqueueTasks", "FinishTasks", "StartRun", "RecordSteps", "SpawnTasks"}
     assert names("is_awaited") == awaited
     reports = {"ConfirmTasks", "HeartbeatTasks", "FinishTasks", "RecordSteps"}
