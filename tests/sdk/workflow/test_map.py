@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -194,6 +195,22 @@ def test_options_of_a_map_are_checked() -> None:
 
     assert isinstance(ending, Raised)
     assert "on_error must be one of fail, collect" in str(ending.error)
+
+
+def test_items_without_an_end_are_refused_and_not_collected() -> None:
+    read = itertools.count()
+
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        await ctx.map(double, read)
+
+    model = Model(body, code=(double,))
+    ending = model.play()
+
+    assert isinstance(ending, Raised)
+    assert str(ending.error) == "map takes up to 100,000 items, and these are more: split them"
+    assert next(read) == 100_001
+    assert not model.children.reports
 
 
 @pytest.mark.parametrize(("on_cancel", "ends"), [("try", 0), ("wait", 1), ("abandon", 0)])

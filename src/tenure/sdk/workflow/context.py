@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 import uuid
@@ -234,9 +235,10 @@ class WorkflowContext:
         _check_option("on_error", on_error, OnError)
         _check_option("on_cancel", on_cancel, OnCancel)
         task = task_of_activity(activity)
-        given = list(items)
+        # An iterator without an end would fill the memory of the worker, and stop its other runs.
+        given = list(itertools.islice(items, GROUP_ITEMS_MAX + 1))
         if len(given) > GROUP_ITEMS_MAX:
-            message = f"map takes up to {GROUP_ITEMS_MAX:,} items, not {len(given):,}"
+            message = f"map takes up to {GROUP_ITEMS_MAX:,} items, and these are more: split them"
             raise ValueError(message)
         step: Step[Any] = Step(self._run, *self._place(f"map:{task.name}"))
         call = GroupCall(self._run, step, task, given)
