@@ -20,7 +20,7 @@ CAMPAIGN = (Mail("1d", "hello"), Mail("7d", "tips"), Mail("20d", "offer"))
 unsubscribe = signal("unsubscribe")
 
 
-def send(address: str, template: str) -> None:
+async def send(address: str, template: str) -> None:
     print(f"{template} to {address}")
 
 
