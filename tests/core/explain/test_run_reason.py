@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tenure.core.explain.explanation import explain
 from tenure.core.explain.fact import Facts, WaitingReason
 from tenure.core.instant import instant_text
@@ -22,6 +24,7 @@ from tests.core.task.tasks import (
     yielding,
 )
 
+CHILD_ID = "00000000-0000-7000-8000-00000000c41d"
 IN_NAMESPACE = f"{TASK_ID} --namespace {NAMESPACE}"
 
 
@@ -56,6 +59,26 @@ def test_another_kind_of_wait_is_named_as_it_is() -> None:
     (reason,) = waits(Wait("child", "resize#2"))
     assert reason.message == "It waits for child resize#2."
     assert reason.advice == f"Look at it: tenure runs show {IN_NAMESPACE}"
+
+
+@pytest.mark.parametrize(
+    ("key", "group"),
+    [
+        ("child:sell", "runs"),
+        ("shop/1/child:sell#2", "runs"),
+        ("charge", "tasks"),
+        ("shop/charge#2", "tasks"),
+    ],
+)
+def test_a_child_is_named_with_the_command_that_shows_it(key: str, group: str) -> None:
+    (reason,) = waits(Wait("child", key, T0, CHILD_ID))
+    shown = f"tenure {group} show {CHILD_ID} --namespace {NAMESPACE}"
+    assert reason.advice == f"Look at it: {shown}"
+
+
+def test_a_group_or_a_child_without_an_id_is_seen_at_its_run() -> None:
+    found = waits(Wait("child", "charge", T0, "; rm"), Wait("group", "map:pack", T0, "7 items"))
+    assert {each.advice for each in found} == {f"Look at it: tenure runs show {IN_NAMESPACE}"}
 
 
 def test_waits_that_are_not_shown_are_counted() -> None:
