@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tenure.core.explain.explanation import explain
-from tenure.core.explain.fact import Facts, WaitingReason
+from tenure.core.explain.fact import Facts, WaitingReason, error_text
 from tenure.core.instant import instant_text
 from tenure.core.queue import Queue
 from tenure.core.run.record import Wait
 from tenure.core.task.event import CancelRequested, PauseRequested
 from tenure.core.task.record import Task
 from tests.core.task.tasks import (
+    FATAL,
     NAMESPACE,
     T0,
     TASK_ID,
@@ -90,8 +91,9 @@ def test_waits_that_are_not_shown_are_counted() -> None:
 def test_a_parked_run_says_why_and_when_it_is_tried_again() -> None:
     (reason,) = reasons(parked_run())
     assert reason.code == "parked"
-    assert reason.message.startswith("It is parked: its code does not fit its journal (")
-    assert "It is tried again in 1m." in reason.message
+    # Input that does not fit parks a run as well: the reason is told as it came.
+    why = error_text(FATAL).rstrip(".")
+    assert reason.message == f"It is parked: {why}. It is tried again in 1m."
     assert f"tenure runs resume {IN_NAMESPACE}" in reason.advice
     assert reason.evidence["parkCount"] == "1"
 

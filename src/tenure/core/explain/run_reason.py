@@ -41,7 +41,7 @@ def run_waits(facts: Facts) -> Iterator[WaitingReason]:
 def _parked(facts: Facts, run: RunProgress, error: ErrorInfo) -> WaitingReason:
     at = instant_text(run.wake_at_ms)
     message = (
-        f"It is parked: its code does not fit its journal ({error_text(error)}). "
+        f"It is parked: {error_text(error).rstrip('.')}. "
         f"It is tried again in {_until(facts, run)}."
     )
     advice = (
