@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -106,6 +107,58 @@ def test_arguments_that_do_not_fit_are_refused_at_the_call() -> None:
 
     assert isinstance(model.ending, Returned)
     assert "parameter order must be Order, not str" in model.ending.value
+    assert not model.children.by_id
+
+
+async def _numbers() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda ctx: ctx.execute(ship, Order(1)), "ship is a workflow: write ctx.child(ship, …)"),
+        (lambda ctx: ctx.map(ship, [1]), "ship is a workflow: write ctx.child(ship, …)"),
+        (
+            lambda ctx: ctx.child(charge, Order(1)),
+            "charge is an activity: write ctx.execute(charge, …)",
+        ),
+        (
+            lambda ctx: ctx.execute(charge(Order(1))),
+            "a value of type coroutine: write ctx.execute(greet, name), not ctx.execute(greet(",
+        ),
+        (
+            lambda ctx: ctx.execute("7"),
+            "not a value of type str: write ctx.execute(greet, name), not ctx.execute(greet(name))",
+        ),
+        (
+            lambda ctx: ctx.map("7", [1]),
+            "write ctx.map(greet, names), not ctx.map(greet(name), names)",
+        ),
+        (
+            lambda ctx: ctx.child("nope"),
+            "Give the workflow and its arguments: ctx.child(sell, item).",
+        ),
+        (lambda ctx: ctx.child(len), "len is not a workflow. Decorate the function"),
+        (lambda ctx: ctx.execute(len), "len is not an activity. Decorate the function"),
+        (
+            lambda ctx: ctx.map(charge, _numbers()),
+            "collect it in a step first, and map over the list",
+        ),
+    ],
+)
+def test_a_wrong_call_is_refused_with_the_call_that_was_meant(
+    call: Callable[[Any], Any], said: str
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        await call(ctx)
+
+    model = play(body)
+
+    assert isinstance(model.ending, Raised)
+    assert isinstance(model.ending.error, TypeError)
+    assert said in str(model.ending.error)
     assert not model.children.by_id
 
 

@@ -41,8 +41,7 @@ def run_waits(facts: Facts) -> Iterator[WaitingReason]:
 def _parked(facts: Facts, run: RunProgress, error: ErrorInfo) -> WaitingReason:
     at = instant_text(run.wake_at_ms)
     message = (
-        f"It is parked: {error_text(error).rstrip('.')}. "
-        f"It is tried again in {_until(facts, run)}."
+        f"It is parked: {error_text(error).rstrip('.')}. It is tried again in {_until(facts, run)}."
     )
     advice = (
         "Deploy code that fits, or roll back. To try it at once: "
