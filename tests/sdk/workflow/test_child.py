@@ -18,7 +18,7 @@ from tenure.sdk.workflow.ending import Parked, Raised, Refused, Returned
 from tenure.sdk.workflow.journal import Kind
 from tenure.sdk.workflow.signal import signal
 from tenure.v1 import journal_pb2
-from tests.sdk.workflow.model import Model
+from tests.sdk.workflow.model import IDENTITY, Model
 
 stop = signal("stop")
 hurry = signal("hurry", int)
@@ -489,8 +489,54 @@ def test_a_body_that_returns_warns_of_open_children_with_their_line(
 
     assert model.result() == "done"
     (message,) = [each.getMessage() for each in caplog.records]
-    assert "charge, called at test_child.py:" in message
-    assert "It is closed: cancel" in message
+    said = (
+        f"The body of run {IDENTITY.run_id} (body) returned while 1 call was open: charge, called"
+    )
+    assert message.startswith(f"{said} at test_child.py:")
+    assert message.endswith(" (it is cancelled). Await what it starts.")
+
+
+def test_a_body_that_returns_warns_once_of_many_open_calls(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> str:
+        for number in range(50):
+            ctx.execute(charge, Order(number))
+        await ctx.sleep("1s")
+        return "done"
+
+    model = Model(body, code=(charge,))
+    model.children.is_slow = True
+
+    assert model.result() == "done"
+    (message,) = [each.getMessage() for each in caplog.records]
+    assert "returned while 50 calls were open: charge, called at" in message
+    assert message.count("called at") == 3
+    assert message.endswith("; …. Await what it starts.")
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+def test_a_body_does_not_warn_of_what_was_chosen_or_of_calls_when_it_raises(
+    ends: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> str:
+        ctx.child(ship, Order(1), on_close="terminate")
+        ctx.child(ship, Order(2), on_close="abandon")
+        ctx.execute(charge, Order(3), on_cancel="abandon")
+        if ends == "raises":
+            ctx.execute(charge, Order(4))
+        await ctx.sleep("1s")
+        if ends == "raises":
+            raise ValueError("no stock")
+        return "done"
+
+    model = Model(body, code=(charge, ship))
+    model.children.is_slow = True
+
+    assert isinstance(model.play(), Returned if ends == "returns" else Raised)
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
 
 
 def test_a_child_to_abandon_is_started_by_a_body_that_returns_at_once() -> None:
