@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tenure.core.explain.explanation import explain
-from tenure.core.explain.fact import Facts, WaitingReason
+from tenure.core.explain.fact import Facts, WaitingReason, error_text
 from tenure.core.instant import instant_text
 from tenure.core.queue import Queue
 from tenure.core.run.record import Wait
 from tenure.core.task.event import CancelRequested, PauseRequested
 from tenure.core.task.record import Task
 from tests.core.task.tasks import (
+    FATAL,
     NAMESPACE,
     T0,
     TASK_ID,
@@ -22,6 +25,7 @@ from tests.core.task.tasks import (
     yielding,
 )
 
+CHILD_ID = "00000000-0000-7000-8000-00000000c41d"
 IN_NAMESPACE = f"{TASK_ID} --namespace {NAMESPACE}"
 
 
@@ -58,6 +62,26 @@ def test_another_kind_of_wait_is_named_as_it_is() -> None:
     assert reason.advice == f"Look at it: tenure runs show {IN_NAMESPACE}"
 
 
+@pytest.mark.parametrize(
+    ("key", "group"),
+    [
+        ("child:sell", "runs"),
+        ("shop/1/child:sell#2", "runs"),
+        ("charge", "tasks"),
+        ("shop/charge#2", "tasks"),
+    ],
+)
+def test_a_child_is_named_with_the_command_that_shows_it(key: str, group: str) -> None:
+    (reason,) = waits(Wait("child", key, T0, CHILD_ID))
+    shown = f"tenure {group} show {CHILD_ID} --namespace {NAMESPACE}"
+    assert reason.advice == f"Look at it: {shown}"
+
+
+def test_a_group_or_a_child_without_an_id_is_seen_at_its_run() -> None:
+    found = waits(Wait("child", "charge", T0, "; rm"), Wait("group", "map:pack", T0, "7 items"))
+    assert {each.advice for each in found} == {f"Look at it: tenure runs show {IN_NAMESPACE}"}
+
+
 def test_waits_that_are_not_shown_are_counted() -> None:
     first, more = waits(Wait("signal", "go"), wait_count=4)
     assert first.evidence["for"] == "signal"
@@ -67,8 +91,9 @@ def test_waits_that_are_not_shown_are_counted() -> None:
 def test_a_parked_run_says_why_and_when_it_is_tried_again() -> None:
     (reason,) = reasons(parked_run())
     assert reason.code == "parked"
-    assert reason.message.startswith("It is parked: its code does not fit its journal (")
-    assert "It is tried again in 1m." in reason.message
+    # Input that does not fit parks a run as well: the reason is told as it came.
+    why = error_text(FATAL).rstrip(".")
+    assert reason.message == f"It is parked: {why}. It is tried again in 1m."
     assert f"tenure runs resume {IN_NAMESPACE}" in reason.advice
     assert reason.evidence["parkCount"] == "1"
 

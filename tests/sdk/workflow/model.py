@@ -51,7 +51,7 @@ class Model:
     ) -> None:
         self.workflow = workflow
         self.arguments = workflow.signature.bind(args, {})
-        self.identity = IDENTITY
+        self.identity = replace(IDENTITY, type=workflow.name)
         self.code = code
         self.children = Children(self, code)
         # Signals to other runs, by their ids.

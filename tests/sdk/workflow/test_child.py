@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from tenure.sdk.workflow.ending import Parked, Raised, Refused, Returned
 from tenure.sdk.workflow.journal import Kind
 from tenure.sdk.workflow.signal import signal
 from tenure.v1 import journal_pb2
-from tests.sdk.workflow.model import Model
+from tests.sdk.workflow.model import IDENTITY, Model
 
 stop = signal("stop")
 hurry = signal("hurry", int)
@@ -106,6 +107,58 @@ def test_arguments_that_do_not_fit_are_refused_at_the_call() -> None:
 
     assert isinstance(model.ending, Returned)
     assert "parameter order must be Order, not str" in model.ending.value
+    assert not model.children.by_id
+
+
+async def _numbers() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda ctx: ctx.execute(ship, Order(1)), "ship is a workflow: write ctx.child(ship, …)"),
+        (lambda ctx: ctx.map(ship, [1]), "ship is a workflow: write ctx.child(ship, …)"),
+        (
+            lambda ctx: ctx.child(charge, Order(1)),
+            "charge is an activity: write ctx.execute(charge, …)",
+        ),
+        (
+            lambda ctx: ctx.execute(charge(Order(1))),
+            "a value of type coroutine: write ctx.execute(greet, name), not ctx.execute(greet(",
+        ),
+        (
+            lambda ctx: ctx.execute("7"),
+            "not a value of type str: write ctx.execute(greet, name), not ctx.execute(greet(name))",
+        ),
+        (
+            lambda ctx: ctx.map("7", [1]),
+            "write ctx.map(greet, names), not ctx.map(greet(name), names)",
+        ),
+        (
+            lambda ctx: ctx.child("nope"),
+            "Give the workflow and its arguments: ctx.child(sell, item).",
+        ),
+        (lambda ctx: ctx.child(len), "len is not a workflow. Decorate the function"),
+        (lambda ctx: ctx.execute(len), "len is not an activity. Decorate the function"),
+        (
+            lambda ctx: ctx.map(charge, _numbers()),
+            "collect it in a step first, and map over the list",
+        ),
+    ],
+)
+def test_a_wrong_call_is_refused_with_the_call_that_was_meant(
+    call: Callable[[Any], Any], said: str
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        await call(ctx)
+
+    model = play(body)
+
+    assert isinstance(model.ending, Raised)
+    assert isinstance(model.ending.error, TypeError)
+    assert said in str(model.ending.error)
     assert not model.children.by_id
 
 
@@ -436,8 +489,54 @@ def test_a_body_that_returns_warns_of_open_children_with_their_line(
 
     assert model.result() == "done"
     (message,) = [each.getMessage() for each in caplog.records]
-    assert "charge, called at test_child.py:" in message
-    assert "It is closed: cancel" in message
+    said = (
+        f"The body of run {IDENTITY.run_id} (body) returned while 1 call was open: charge, called"
+    )
+    assert message.startswith(f"{said} at test_child.py:")
+    assert message.endswith(" (it is cancelled). Await what it starts.")
+
+
+def test_a_body_that_returns_warns_once_of_many_open_calls(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> str:
+        for number in range(50):
+            ctx.execute(charge, Order(number))
+        await ctx.sleep("1s")
+        return "done"
+
+    model = Model(body, code=(charge,))
+    model.children.is_slow = True
+
+    assert model.result() == "done"
+    (message,) = [each.getMessage() for each in caplog.records]
+    assert "returned while 50 calls were open: charge, called at" in message
+    assert message.count("called at") == 3
+    assert message.endswith("; …. Await what it starts.")
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+def test_a_body_does_not_warn_of_what_was_chosen_or_of_calls_when_it_raises(
+    ends: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> str:
+        ctx.child(ship, Order(1), on_close="terminate")
+        ctx.child(ship, Order(2), on_close="abandon")
+        ctx.execute(charge, Order(3), on_cancel="abandon")
+        if ends == "raises":
+            ctx.execute(charge, Order(4))
+        await ctx.sleep("1s")
+        if ends == "raises":
+            raise ValueError("no stock")
+        return "done"
+
+    model = Model(body, code=(charge, ship))
+    model.children.is_slow = True
+
+    assert isinstance(model.play(), Returned if ends == "returns" else Raised)
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
 
 
 def test_a_child_to_abandon_is_started_by_a_body_that_returns_at_once() -> None:

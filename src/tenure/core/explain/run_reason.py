@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tenure.core import check
 from tenure.core.duration import duration_text
 from tenure.core.explain.fact import (
     Facts,
@@ -17,6 +18,7 @@ from tenure.core.instant import instant_text
 from tenure.core.run.record import TIMED_WAITS, RunProgress, Wait
 from tenure.core.run.wake_up import run_of
 from tenure.core.task.retry import ErrorInfo
+from tenure.errors import InvalidArgument
 
 
 def run_waits(facts: Facts) -> Iterator[WaitingReason]:
@@ -39,8 +41,7 @@ def run_waits(facts: Facts) -> Iterator[WaitingReason]:
 def _parked(facts: Facts, run: RunProgress, error: ErrorInfo) -> WaitingReason:
     at = instant_text(run.wake_at_ms)
     message = (
-        f"It is parked: its code does not fit its journal ({error_text(error)}). "
-        f"It is tried again in {_until(facts, run)}."
+        f"It is parked: {error_text(error).rstrip('.')}. It is tried again in {_until(facts, run)}."
     )
     advice = (
         "Deploy code that fits, or roll back. To try it at once: "
@@ -80,7 +81,20 @@ def _wait(facts: Facts, run: RunProgress, wait: Wait) -> WaitingReason:
         message = f"It waits for {what} {key}{since}.{until}"
         return WaitingReason("waiting", message, "Wait for it, or send a signal.", evidence)
     message = f"It waits for {wait.kind} {key}{since}."
-    return WaitingReason("waiting", message, f"Look at it: {facts.own_command('show')}", evidence)
+    return WaitingReason("waiting", message, f"Look at it: {_show_command(facts, wait)}", evidence)
+
+
+def _show_command(facts: Facts, wait: Wait) -> str:
+    """Return the command that shows what is waited for; if its id is not told, the run itself."""
+    if wait.kind != "child":
+        return facts.own_command("show")
+    try:
+        child_id = check.task_id(wait.detail)
+    except InvalidArgument:
+        return facts.own_command("show")
+    # The key of a child run says so, behind its branch.
+    group = "runs" if "/child:" in f"/{wait.key}" else "tasks"
+    return facts.command(f"tenure {group} show {child_id}")
 
 
 def _until(facts: Facts, run: RunProgress) -> str:

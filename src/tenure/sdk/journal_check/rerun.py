@@ -127,6 +127,7 @@ class _Rerun:
         self._wanted: tuple[str, int] | None = None
         identity = RunIdentity(
             run_id=recorded.run.run_id,
+            type=workflow.name,
             generation=recorded.run.generation,
             first_run_id=recorded.run.first_run_id,
             begun_at_ms=self._begun_at_ms,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Collection, Iterator
-from typing import Final
+from typing import Any, Final
 
 from tenure.core.limits import FRAME_BYTES, SPAWN_CHILDREN_MAX
 from tenure.sdk.workflow.child import ChildCall, GroupCall, SingleCall
 from tenure.sdk.workflow.journal import Journal
 from tenure.sdk.workflow.port import RunPort
+from tenure.sdk.workflow.step import Step
 from tenure.v1 import journal_pb2
 from tenure.v1.error_pb2 import ErrorDetail
 
-_log = logging.getLogger("tenure.workflow")
 # A report leaves room for what else is in its frame.
 _REPORT_BYTES: Final = FRAME_BYTES // 2
 # Reports of a group that are made before the first of them is answered.
@@ -87,14 +86,13 @@ class Children:
         """The calls whose end the body waits for."""
         return self._open.values()
 
-    def warn_of_open(self) -> None:
-        """Say which calls a body has left behind that has returned, and what becomes of them."""
-        for call in self._open.values():
-            if call.on_close != "abandon":
-                _log.warning(
-                    "The body returned while %s, called at %s, was open. It is closed: %s.",
-                    *(call.key, call.step.line, call.on_close),
-                )
+    def left_open(self) -> list[Step[Any]]:
+        """Return the calls that are closed although nobody has chosen that."""
+        return [
+            call.step
+            for call in self._open.values()
+            if call.on_close == "cancel" and not call.step.done()
+        ]
 
     # -- At the frontier
 

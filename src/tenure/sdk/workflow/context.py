@@ -21,10 +21,11 @@ from tenure.core.limits import (
     RUN_STATE_BYTES_MAX,
 )
 from tenure.errors import InvalidArgument
-from tenure.sdk.activity.definition import Activity, check_activity
+from tenure.sdk.activity.definition import Activity
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.failure import TaskFailed
 from tenure.sdk.payload import PayloadError, UserValue
+from tenure.sdk.workflow.callee import check_child, check_executed, check_mapped
 from tenure.sdk.workflow.child import (
     ChildCall,
     ChildRun,
@@ -38,7 +39,7 @@ from tenure.sdk.workflow.child import (
     task_of_activity,
     task_of_workflow,
 )
-from tenure.sdk.workflow.definition import Workflow, check_not_workflow, check_workflow
+from tenure.sdk.workflow.definition import Workflow
 from tenure.sdk.workflow.ending import ContinueAsNew
 from tenure.sdk.workflow.guard import NotDurable
 from tenure.sdk.workflow.journal import Kind, Made
@@ -129,8 +130,7 @@ class WorkflowContext:
         "wait" raises when it has ended, "abandon" lets it go on, also beyond the end of the run.
         """
         self._run.check_place()
-        check_not_workflow(activity)
-        check_activity(activity)
+        check_executed(activity)
         task = task_of_activity(activity)
         on_cancel = _option(task, kwargs, "on_cancel", "try", OnCancel)
         step: Step[Any] = Step(self._run, *self._place(task.name))
@@ -182,7 +182,7 @@ class WorkflowContext:
         one of these names gets the value instead.
         """
         self._run.check_place()
-        check_workflow(workflow)
+        check_child(workflow)
         task = task_of_workflow(workflow)
         on_cancel = _option(task, kwargs, "on_cancel", "try", OnCancel)
         on_close = _option(task, kwargs, "on_close", "cancel", OnClose)
@@ -230,8 +230,7 @@ class WorkflowContext:
         waits for all, and the value of an item that failed is its ``TaskFailed``.
         """
         self._run.check_place()
-        check_not_workflow(activity)
-        check_activity(activity)
+        check_mapped(activity, items)
         _check_option("on_error", on_error, OnError)
         _check_option("on_cancel", on_cancel, OnCancel)
         task = task_of_activity(activity)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -10,8 +9,6 @@ from tenure.sdk.workflow.ending import Wait
 from tenure.sdk.workflow.journal import Entry, Journal
 from tenure.sdk.workflow.port import RunPort
 from tenure.sdk.workflow.step import Step
-
-_log = logging.getLogger("tenure.workflow")
 
 
 class LocalCalls:
@@ -105,14 +102,9 @@ class LocalCalls:
         for step in list(self._running.values()):
             self._port.stop_step(step)
 
-    def warn_of_open(self) -> None:
-        """Say which steps a body has left behind that has returned."""
-        for step in self._running.values():
-            if not step.done():
-                _log.warning(
-                    "The body returned while step %s, called at %s, was open. It is waited for.",
-                    *(step.key, step.line),
-                )
+    def left_open(self) -> list[Step[Any]]:
+        """Return the steps that run and that nobody has cancelled."""
+        return [step for step in self._running.values() if not step.done()]
 
     def _begin(self, step: Step[Any], now_ms: int) -> None:
         if step.follows is not None and step.follows.is_coming:

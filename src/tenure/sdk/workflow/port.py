@@ -25,6 +25,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     run_id: str
+    type: str = ""
     generation: int = 1
     first_run_id: str = ""
     begun_at_ms: int = 0

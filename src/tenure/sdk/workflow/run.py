@@ -36,6 +36,7 @@ from tenure.sdk.workflow.ending import (
 )
 from tenure.sdk.workflow.guard import Guard
 from tenure.sdk.workflow.journal import Entry, Journal, Kind, Made, Mismatch, OpenCall, Recorded
+from tenure.sdk.workflow.left_open import has_returned, warn_of_open
 from tenure.sdk.workflow.local_calls import LocalCalls
 from tenure.sdk.workflow.loop import DurableTimer, RunLoop, RunTask
 from tenure.sdk.workflow.outside_signal import payload_of, signal_function, signal_name
@@ -460,7 +461,7 @@ class Run:
             return
         self._act()
         if self.local.running or self._unacknowledged or self.children.is_busy:
-            self._warn_of_open_steps()
+            self._warn_of_open_calls()
             self._port.wake_at(self._next_at_ms())
         elif self._port.is_draining and self._has_uncarried:
             self._end(Released())
@@ -468,7 +469,7 @@ class Run:
             if not self._lingers():
                 self._end(self._yielded())
         else:
-            self._warn_of_open_steps()
+            self._warn_of_open_calls()
             self._end(self._over(self.main))
 
     def _has_met_all(self) -> bool:
@@ -526,13 +527,12 @@ class Run:
             return Raised(error, self.is_cancel_requested)
         return Continued(anew.arguments, self.signals.untaken, self.journal.seen)
 
-    def _warn_of_open_steps(self) -> None:
+    def _warn_of_open_calls(self) -> None:
         """Say which calls a body has left behind that has ended."""
-        if not _is_done(self.main) or self._has_warned:
-            return
-        self._has_warned = True
-        self.local.warn_of_open()
-        self.children.warn_of_open()
+        if self.main is not None and self.main.done() and not self._has_warned:
+            self._has_warned = True
+            if has_returned(self.main):
+                warn_of_open(self.identity, self.local.left_open(), self.children.left_open())
 
     def _end_empty(self) -> None:
         """Record the ends of maps of nothing."""

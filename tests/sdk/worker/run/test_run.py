@@ -494,7 +494,11 @@ async def test_a_step_that_a_body_leaves_open_is_named(
         assert await stage.result(run_id) == "done"
     assert await stage.keys(run_id) == ["step double"]
     (text,) = [each.getMessage() for each in caplog.records if each.name == "tenure.workflow"]
-    assert text.startswith("The body returned while step double, called at test_run.py:")
+    said = (
+        f"The body of run {run_id} (body) returned while 1 call was open: double, called at test_"
+    )
+    assert text.startswith(said)
+    assert text.endswith(" (it is waited for). Await what it starts.")
 
 
 async def test_a_step_that_a_body_has_cancelled_is_not_said_to_be_open(

@@ -66,6 +66,7 @@ class HeldRun:
             host.converter,
             RunIdentity(
                 run_id=task.task_id,
+                type=task.type,
                 generation=task.generation,
                 first_run_id=task.first_run_id,
                 begun_at_ms=task.begun_at_ms,
