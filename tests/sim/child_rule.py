@@ -109,7 +109,9 @@ class ChildRules:
             return
         failed = len(group.ended) - group.counts()[0]
         is_whole = len(group.ended) == group.spawned == asked.group_total
-        should_end = is_whole or (asked.fails_fast and failed > 0)
+        # One that its run has cancelled ends with its last item.
+        is_closed = (journal_id, key) in self._world.request_log.closed_groups
+        should_end = is_whole or (asked.fails_fast and failed > 0 and not is_closed)
         if should_end and not group.is_told:
             message = f"group {key} has {group.ended} of {asked.group_total}, and is not told"
             raise Violation(message, live.id)

@@ -110,6 +110,14 @@ def test_signals_that_came_with_the_start_do_not_make_a_run_an_old_one() -> None
     assert model.result() == "new"
 
 
+def test_signals_do_not_make_a_run_an_old_one_in_a_later_attempt() -> None:
+    model = Model(patched_body([True]))
+    model.append(Entry(Kind.SIGNAL, "go", output=b"1", encoding="json"))
+    model.attempt = 3
+
+    assert model.result() == "new"
+
+
 def test_a_patch_that_the_code_has_dropped_is_ignored() -> None:
     is_new = [True]
 

@@ -212,10 +212,13 @@ class Journal:
         return known
 
     @property
-    def has_only_signals(self) -> bool:
-        """Whether nothing is here that a body has made; asked before the body begins."""
+    def is_untouched(self) -> bool:
+        """Whether nothing is here that a body has made; asked before the body begins.
+
+        Signals and a cancel come from outside, whichever attempt finds them.
+        """
         kinds = {entry.kind for entry in self._received.values()}
-        return not self.seen and not self._recorded and kinds <= {Kind.SIGNAL}
+        return not self.seen and not self._recorded and kinds <= {Kind.SIGNAL, Kind.CANCEL}
 
     @property
     def is_met(self) -> bool:

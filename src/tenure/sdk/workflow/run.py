@@ -272,7 +272,7 @@ class Run:
         elif self._open_next:
             self._port.fetch_open(self._open_next)
         else:
-            self._is_live = self.attempt == 1 and self.journal.has_only_signals
+            self._is_live = self.journal.is_untouched
             self.main = self.loop.start_task(self._body(), self._context)
         return self.main
 
