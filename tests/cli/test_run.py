@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tenure.api.http.route.run.view import EntryItem, RunItem
+from tenure.cli.client import wait
 from tenure.cli.parameter import RUN_STATUSES
 from tenure.cli.show.run_table import entry_columns, tree
 from tenure.cli.show.run_view import ShownChildEnd, ShownEntry, ShownGroupEnd, ShownRun
@@ -87,6 +88,35 @@ def test_a_run_is_waited_for(run: Run, server: ServerProcess, queue: str) -> Non
         assert "Next: tenure runs show" in failed.stderr
     late = run("run", "echo", "--queue", queue, "--wait", "--timeout", "10ms")
     assert late.exit_code == 124
+
+
+def test_a_wait_for_a_parked_run_says_once_why_and_what_to_do(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue):
+        result = run("run", "park", "--queue", queue, "--wait", "--timeout", "3s")
+    assert result.exit_code == 124
+    told, *_ = [line for line in result.stderr.splitlines() if ": parked: " in line]
+    run_id = told.split(":")[0]
+    why = "journal_mismatch: at 3 the journal has charge, the code calls check"
+    resume, terminate = (f"tenure runs {verb} {run_id}" for verb in ("resume", "terminate"))
+    assert told == f"{run_id}: parked: {why}. Try it again: {resume}. End it: {terminate}"
+    assert result.stderr.splitlines().count(told) == 1
+    assert result.stderr.count(told) == 2, "it is also why the wait timed out"
+    assert f"Look at it: tenure runs show {run_id}" in result.stderr
+    assert "tenure tasks" not in result.stderr
+
+
+def test_a_wait_for_a_run_that_no_worker_takes_names_the_commands_of_runs(
+    run: Run, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait, "STALLED_MS", 10)
+    result = run("run", "echo", "--queue", queue, "--wait", "--timeout", "2s")
+    assert result.exit_code == 124
+    assert "no_worker: No worker serves queue" in result.stderr
+    assert "What to do: tenure runs show " in result.stderr
+    assert "Look at it: tenure runs show " in result.stderr
+    assert "tenure tasks" not in result.stderr
 
 
 def test_a_run_that_waits_shows_for_what_and_a_signal_wakes_it(

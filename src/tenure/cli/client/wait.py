@@ -12,7 +12,7 @@ from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.show.output import Output
 from tenure.cli.show.progress import make_progress
-from tenure.cli.show.task_table import columns, failure_text, payload_text
+from tenure.cli.show.task_table import columns, error_text, failure_text, payload_text
 from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
 
 if TYPE_CHECKING:
@@ -114,10 +114,8 @@ def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None)
             while wait.open:
                 waited_ms = client.monotonic_ms() - started_ms
                 progress.show(list(wait.tasks.values()), waited_ms)
-                if waited_ms >= STALLED_MS:
-                    for found in _explanations(client, wait.open, explained):
-                        text = f"{found.task_id}: {found.first} What to do: {found.command}"
-                        progress.tell(text)
+                for text in _told(client, wait.open, explained, is_late=waited_ms >= STALLED_MS):
+                    progress.tell(text)
                 left_s = _left_seconds(client, started_ms, timeout_ms)
                 told |= watcher.next(min(LOOK_SECONDS, left_s))
                 problem = wait.look(told)
@@ -132,6 +130,17 @@ def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None)
     return list(wait.tasks.values())
 
 
+def _told(
+    client: ServerClient, tasks: Sequence[ShownTask], known: set[str], *, is_late: bool
+) -> Iterator[str]:
+    """Yield what the reader is told of tasks that do not run, each once."""
+    if is_late:
+        for task in tasks[:SHOWN_MAX]:
+            for found in _explanations(client, [task], known):
+                yield f"{found.task_id}: {found.first} What to do: {_why_command(task)}"
+    yield from _parked(client, tasks, known)
+
+
 def _explanations(
     client: ServerClient, tasks: Sequence[ShownTask], known: set[str]
 ) -> Iterator[ShownExplanation]:
@@ -142,6 +151,30 @@ def _explanations(
             # The wait goes on without it.
             with contextlib.suppress(CliError):
                 yield client.tasks.explain_task(task.task_id)
+
+
+def _parked(client: ServerClient, tasks: Sequence[ShownTask], known: set[str]) -> Iterator[str]:
+    """Yield why runs are parked and what to do, each once."""
+    for task in tasks[:SHOWN_MAX]:
+        if not task.is_run or task.state != "WAITING" or f"parked {task.task_id}" in known:
+            continue
+        # The wait goes on without it.
+        with contextlib.suppress(CliError):
+            error = client.runs.get_run(task.task_id).park_error
+            if error is not None:
+                known.add(f"parked {task.task_id}")
+                why = error_text(error).rstrip(".")
+                yield f"{task.task_id}: parked: {why}. {_park_commands(task)}"
+
+
+def _park_commands(task: ShownTask) -> str:
+    run_id = task.task_id
+    return f"Try it again: tenure runs resume {run_id}. End it: tenure runs terminate {run_id}"
+
+
+def _why_command(task: ShownTask) -> str:
+    """Return the command that says why it does not end."""
+    return f"tenure {'runs show' if task.is_run else 'tasks explain'} {task.task_id}"
 
 
 def _left_seconds(client: ServerClient, started_ms: int, timeout_ms: int | None) -> float:
@@ -157,7 +190,11 @@ def _timed_out(client: ServerClient, tasks: Sequence[ShownTask], timeout_ms: int
     found = next(_explanations(client, tasks, set()), None)
     if found is not None:
         why = f"{why} {found.first}"
-        hint = f"See why: {found.command}. {hint}"
+        if len(tasks) > 1 or not tasks[0].is_run:
+            hint = f"See why: {found.command}. {hint}"
+    parked = next(_parked(client, tasks, set()), "")
+    if parked:
+        why = f"{why} {parked}"
     return CliError(
         f"{what} not ended within {duration_text(timeout_ms)}.",
         why=why,
@@ -185,6 +222,8 @@ def _standing(task: ShownTask) -> str:
 
 
 def _go_on(tasks: Sequence[ShownTask]) -> str:
+    if len(tasks) == 1 and tasks[0].is_run:
+        return f"Look at it: tenure runs show {tasks[0].task_id}"
     return "Wait again: tenure tasks wait " + " ".join(task.task_id for task in tasks)
 
 
