@@ -114,6 +114,7 @@ def test_signals_do_not_make_a_run_an_old_one_in_a_later_attempt() -> None:
     model = Model(patched_body([True]))
     model.append(Entry(Kind.SIGNAL, "go", output=b"1", encoding="json"))
     model.attempt = 3
+    model.hand_out()
 
     assert model.result() == "new"
 
