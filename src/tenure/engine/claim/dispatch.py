@@ -112,11 +112,9 @@ class Dispatch:
                 self._polls[offer.id] = offer
         commands = [command for command, _ in entries]
         mono_ms = self._clock.monotonic_ms()
-        # Many polls come from few workers, and for the same types.
-        for worker_id in {offer.receiver_id for offer in self._polls.values()}:
-            self.worker_activity.note(worker_id, mono_ms)
-        for group, types in {(offer.group, offer.types) for offer in self._polls.values()}:
-            self._positions.worker_came(group, types)
+        for offer in self._polls.values():
+            self.worker_activity.note(offer.receiver_id, mono_ms)
+            self._positions.worker_came(offer.group, offer.types)
         return self._planner.plan(commands, self._polls, mono_ms)
 
     def plan_again(self, plan: ClaimPlan) -> None:
@@ -197,8 +195,8 @@ class Dispatch:
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
             if old is None or old.worker_id is None:
                 continue
-            is_over = task.finished_at_ms is not None or task.attempt != old.attempt
-            if not is_over and task.worker_id == old.worker_id and task.is_attempt_live:
+            is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
+            if task.finished_at_ms is None and is_same and task.is_attempt_live:
                 continue
             ended[old.worker_id].append(task.id)
         for worker_id, task_ids in ended.items():

@@ -197,7 +197,6 @@ class _Choice:
         self._open: set[str] = set()
         self._candidates: dict[str, list[_Candidate]] = {}
         self._place = 0
-        self._passed_count = 0
         self.wanted: dict[str, int] = {}
 
     def choose(
@@ -213,15 +212,15 @@ class _Choice:
         # Most offers of a queue have the same types.
         for types in dict.fromkeys(chain(waiting_types, [offer.types for offer in others])):
             self._find_most(types)
-        waiting = chain(self._book.waiting(self._group, self._open), others)
-        if homes:
-            at_home = self._at_home(homes)
-            waiting = chain(at_home, (each for each in waiting if each.id not in self._homes))
-        consider = self._consider
-        for offer in waiting:
-            consider(offer, ending.get(offer.receiver_id))
+        at_home = self._at_home(homes) if homes else ()
+        for offer in at_home:
+            self._consider(offer, len(ending.get(offer.receiver_id, ())))
+        waiting = self._book.waiting(self._group, self._open)
+        for offer in chain(waiting, others):
+            if offer.id not in self._homes:
+                self._consider(offer, len(ending.get(offer.receiver_id, ())))
         hands = [_hand(*each) for each in self._best()]
-        if others and len(hands) < self._place + self._passed_count:
+        if others:
             served = {hand.offer_id for hand in hands}
             unchecked = [each for each in others if not each.is_checked and each.id not in served]
             hands += [_hand(0, 0, offer, 0, 0) for offer in unchecked]
@@ -264,23 +263,18 @@ class _Choice:
                 self._open.add(task_type)
                 self._candidates[task_type] = []
 
-    def _consider(self, offer: Offer, over: set[str] | None) -> None:
-        """Take in an offer; what of its worker's is ``over`` ends in this batch."""
-        ending = len(over) if over else 0
+    def _consider(self, offer: Offer, ending: int) -> None:
         credit = offer.credit(ending)
+        share = credit / (offer.window or 1)
         count = self._book.count_of(offer)
-        if count is None:
-            share = credit / (offer.window or 1)
-        else:
+        if count is not None:
             free = count.free + ending
             share = free / count.slots
             # A new poll is counted in any case: the count may be from before an end elsewhere.
-            if free < credit and offer.is_checked:
-                credit = free
+            credit = min(credit, free) if offer.is_checked else credit
         room_bytes = offer.sink.room_bytes
         if credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX:
             # With less room it could not take the next task, whichever it is.
-            self._passed_count += 1
             return
         self._place += 1
         candidate = (-share, self._place, offer, credit, room_bytes)
