@@ -16,7 +16,7 @@ from tests.sim.faults import Faults
 from tests.sim.run import Result, run_seed
 
 ROOT = Path(__file__).parents[2]
-CHUNKS, CHUNK_SEEDS = 50, 20
+CHUNKS, CHUNK_SEEDS = 30, 20
 SEEDS_MAX = 200
 # Every worker process of pytest must collect the same names, so the seeds follow from the day.
 FIRST_SEED = int(os.environ.get("TENURE_SIM_SEED") or time.strftime("%y%m%d0000"))

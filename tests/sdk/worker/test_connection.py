@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from contextlib import suppress
 
 import pytest
@@ -335,25 +336,27 @@ async def test_a_server_that_is_not_there_yet_is_waited_for_and_complained_about
     rig.proxy.target = "127.0.0.1:1"
     tries = 0
 
-    async def turn_away(listener: socket.socket) -> None:
-        nonlocal tries
-        while True:
-            accepted, _ = await asyncio.get_running_loop().sock_accept(listener)
-            accepted.close()
-            tries += 1
+    is_over = threading.Event()
 
-    # Not an asyncio server: that one leaks a connection that it accepts while it closes.
+    def turn_away(listener: socket.socket) -> None:
+        nonlocal tries
+        while not is_over.is_set():
+            with suppress(TimeoutError):
+                accepted, _ = listener.accept()
+                accepted.close()
+                tries += 1
+
+    # In a thread: asyncio leaks a connection that it accepts while it is cancelled.
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(0)
-        doorman = asyncio.create_task(turn_away(listener))
+        listener.settimeout(0.05)
+        doorman = asyncio.create_task(asyncio.to_thread(turn_away, listener))
         port = listener.getsockname()[1]
         connection, _ = rig.connect(targets=[f"127.0.0.1:{port}", rig.proxy.address])
         await eventually(lambda: tries >= 3)
         assert not connection.status().is_ready
         await rig.start_server()
-        doorman.cancel()
-        with suppress(asyncio.CancelledError):
-            await doorman
+        is_over.set()
+        await doorman
 
     await eventually(lambda: connection.status().is_ready)
     said = messages(caplog)
