@@ -70,7 +70,8 @@ class RunBook:
         """Tell the story of a run again from its whole journal."""
         story = family.Story(task.input or b"")
         story.tell(self._entries(task))
-        error = task.progress.error
+        # A run that succeeds keeps the error of an earlier attempt, as every task does.
+        error = task.progress.error if task.state is not TaskState.SUCCEEDED else None
         kept = task.output if error is None else error.message.encode()
         told = {"returns": TaskState.SUCCEEDED, "fails": TaskState.FAILED}.get(story.verdict or "")
         if told is TaskState.FAILED and task.is_cancel_requested:

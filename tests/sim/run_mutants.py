@@ -196,7 +196,7 @@ def _carried_out_early(original: Function) -> Function:
     def changed(self: Any, step: Any, function: Any) -> None:
         original(self, step, function)
         # Also while recorded entries still decide whether the body cancels it.
-        self._carry_out()
+        self.local.carry_out(self._clock_ms)
 
     return changed
 
