@@ -11,13 +11,13 @@ import contextlib
 import random
 from typing import Final, Self
 
+from tenure.sdk.transport.listening import stop_listening
+
 FRAME_HEADER_BYTES: Final = 9
 CHUNK_BYTES: Final = 65_536
 DATA_FRAME: Final = 0
 HEADERS_FRAME: Final = 1
 END_OF_STREAM: Final = 1
-# From the acceptance of a connection to its callback, in turns of the loop.
-ACCEPT_TURNS: Final = 3
 
 
 class Proxy:
@@ -44,12 +44,7 @@ class Proxy:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
-        # A server that closes leaks what it has accepted and not yet taken: listen no more first.
-        for listener in self._server.sockets:
-            asyncio.get_running_loop().remove_reader(listener.fileno())
-        for _turn in range(ACCEPT_TURNS):
-            await asyncio.sleep(0)
-        self._server.close()
+        await stop_listening(self._server)
         self.cut()
         await asyncio.gather(*self._serving, return_exceptions=True)
         # An aborted transport closes its socket in the next turn of the loop.

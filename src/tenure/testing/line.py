@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 from typing import Final
 
+from tenure.sdk.transport.listening import stop_listening
+
 _FRAME_HEADER_BYTES: Final = 9
 _CHUNK_BYTES: Final = 65_536
 _DATA_FRAME: Final = 0
@@ -40,7 +42,7 @@ class ClientLine:
     async def close(self) -> None:
         """Cut everything and listen no longer."""
         assert self._server is not None
-        self._server.close()
+        await stop_listening(self._server)
         self.kill()
         await asyncio.gather(*self._serving, return_exceptions=True)
         # An aborted transport closes its socket in the next turn of the loop.

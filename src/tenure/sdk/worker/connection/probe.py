@@ -12,6 +12,8 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
+from tenure.sdk.transport.listening import stop_listening
+
 READ_S: Final = 5.0
 HEAD_BYTES_MAX: Final = 8 * 1024
 _REASONS: Final = {
@@ -59,7 +61,7 @@ class Probe:
     async def close(self) -> None:
         """Stop listening."""
         assert self._server is not None
-        self._server.close()
+        await stop_listening(self._server)
         # Accepted connections are closed by their own coroutines. One turn frees the sockets.
         await asyncio.sleep(0)
 
