@@ -65,6 +65,23 @@ def test_a_new_run_takes_the_new_way_and_records_it_before_its_steps() -> None:
     assert keys(model) == ["p", "two", "one", "go"]
 
 
+def test_no_step_of_the_new_way_begins_before_it_is_recorded() -> None:
+    begun: list[bool] = []
+
+    def look() -> None:
+        begun.append("p" in keys(model))
+
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        if ctx.patched("p"):
+            await ctx.step(look)
+
+    model = Model(body)
+    model.result()
+
+    assert begun == [True]
+
+
 def test_a_run_that_came_past_it_keeps_to_the_old_way_on_every_re_run() -> None:
     is_new = [False]
     model = Model(patched_body(is_new))

@@ -487,13 +487,21 @@ class Run:
     def _act(self) -> None:
         """Begin what can be begun here."""
         is_over = _is_done(self.main)
-        if not self._port.is_draining:
+        if not self._port.is_draining and not self._awaits_patch:
             self._end_empty()
             self.local.carry_out(self._clock_ms)
             self.children.carry_out(is_over=is_over)
         if not is_over:
             for entry in self.timers.due(self._clock_ms):
                 self._record(entry)
+
+    @property
+    def _awaits_patch(self) -> bool:
+        """Whether the body has taken a new way that the next attempt might not take.
+
+        Nothing of it begins before it is recorded.
+        """
+        return any(each.kind is Kind.PATCH for each in self._unacknowledged.values())
 
     @property
     def _has_uncarried(self) -> bool:
