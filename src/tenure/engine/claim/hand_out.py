@@ -80,9 +80,13 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     if woken:
         _drop_wakes(ws, woken)
     if result.seen:
-        taken = {(task.namespace, task.id) for task, _ in result.assigned}
-        result.unassigned = [each for each in result.seen if (each.namespace, each.id) not in taken]
+        result.unassigned = _unassigned(result)
     return result
+
+
+def _unassigned(result: ClaimResult) -> list[Task]:
+    taken = {(task.namespace, task.id) for task, _ in result.assigned}
+    return [each for each in result.seen if (each.namespace, each.id) not in taken]
 
 
 async def _assign(

@@ -212,19 +212,19 @@ class _Choice:
         # Most offers of a queue have the same types.
         for types in dict.fromkeys(chain(waiting_types, [offer.types for offer in others])):
             self._find_most(types)
-        at_home = self._at_home(homes) if homes else ()
-        for offer in at_home:
-            self._consider(offer, len(ending.get(offer.receiver_id, ())))
-        waiting = self._book.waiting(self._group, self._open)
-        for offer in chain(waiting, others):
-            if offer.id not in self._homes:
-                self._consider(offer, len(ending.get(offer.receiver_id, ())))
+        self._compare(self._at_home(homes) if homes else (), ending)
+        rest: Iterable[Offer] = chain(self._book.waiting(self._group, self._open), others)
+        if self._homes:
+            rest = (offer for offer in rest if offer.id not in self._homes)
+        self._compare(rest, ending)
         hands = [_hand(*each) for each in self._best()]
         if others:
-            served = {hand.offer_id for hand in hands}
-            unchecked = [each for each in others if not each.is_checked and each.id not in served]
-            hands += [_hand(0, 0, offer, 0, 0) for offer in unchecked]
+            hands += _unchecked(others, hands)
         return hands
+
+    def _compare(self, offers: Iterable[Offer], ending: Mapping[str, set[str]]) -> None:
+        for offer in offers:
+            self._consider(offer, len(ending.get(offer.receiver_id, ())))
 
     def _at_home(self, homes: Sequence[str]) -> list[Offer]:
         """Return the sessions here of workers that had runs last."""
@@ -286,6 +286,13 @@ class _Choice:
             wanted = self.wanted[task_type] = self.wanted.get(task_type, 0) + credit
             if wanted >= self._most[task_type] and len(candidates) >= OFFERS_COMPARED_MAX:
                 self._open.discard(task_type)
+
+
+def _unchecked(others: Sequence[Offer], hands: Iterable[Hand]) -> list[Hand]:
+    """Return those whose workers nobody has looked at yet, and that get nothing."""
+    served = {hand.offer_id for hand in hands}
+    unchecked = [each for each in others if not each.is_checked and each.id not in served]
+    return [_hand(0, 0, offer, 0, 0) for offer in unchecked]
 
 
 def _hand(_used: float, _place: int, offer: Offer, credit: int, room_bytes: int) -> Hand:

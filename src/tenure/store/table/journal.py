@@ -15,7 +15,7 @@ from tenure.core.task.record import TERMINAL, Task
 from tenure.store.failure import FenceLost
 from tenure.store.table.codec import AnyRow
 from tenure.store.table.row_set import RowSet, Table
-from tenure.store.table.task import TaskKey
+from tenure.store.table.task import TaskKey, TaskRows
 from tenure.store.transaction import Tx
 
 if TYPE_CHECKING:
@@ -233,6 +233,16 @@ class JournalRows(RowSet[EntryKey, Entry]):
         wanted.update(key for key in tasks.due if _has_journal(tasks[key]))
         if not wanted:
             return
+        unknown = self._take_remembered(tasks, wanted)
+        if unknown:
+            for journal_id, end in (await read_ends(tx, unknown)).items():
+                self.ends[unknown[journal_id]] = end
+        self.found_ends = dict(self.ends)
+        await self._load_places(tx)
+        await self._load_kept(tx)
+
+    def _take_remembered(self, tasks: TaskRows, wanted: Iterable[TaskKey]) -> dict[str, TaskKey]:
+        """Take the ends that are remembered; return the journals whose ends are not."""
         unknown: dict[str, TaskKey] = {}
         for key in wanted:
             journal_id = _journal_of(tasks[key])
@@ -241,12 +251,7 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 unknown[journal_id] = key
                 end = JournalEnd(journal_id)
             self.ends[key] = end
-        if unknown:
-            for journal_id, end in (await read_ends(tx, unknown)).items():
-                self.ends[unknown[journal_id]] = end
-        self.found_ends = dict(self.ends)
-        await self._load_places(tx)
-        await self._load_kept(tx)
+        return unknown
 
     async def _load_kept(self, tx: Tx) -> None:
         """Read what runs take along that begin anew; they are locked."""
