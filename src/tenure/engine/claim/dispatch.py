@@ -112,9 +112,11 @@ class Dispatch:
                 self._polls[offer.id] = offer
         commands = [command for command, _ in entries]
         mono_ms = self._clock.monotonic_ms()
-        for offer in self._polls.values():
-            self.worker_activity.note(offer.receiver_id, mono_ms)
-            self._positions.worker_came(offer.group, offer.types)
+        # Many polls come from few workers, and for the same types.
+        for worker_id in {offer.receiver_id for offer in self._polls.values()}:
+            self.worker_activity.note(worker_id, mono_ms)
+        for group, types in {(offer.group, offer.types) for offer in self._polls.values()}:
+            self._positions.worker_came(group, types)
         return self._planner.plan(commands, self._polls, mono_ms)
 
     def plan_again(self, plan: ClaimPlan) -> None:
