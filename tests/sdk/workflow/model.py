@@ -314,6 +314,8 @@ class Holder:
 
     def fetch_group(self, group_key: str, after: int) -> None:
         def answer() -> None:
+            if self.is_dead:
+                return
             ends = sorted(self.model.children.groups[group_key].ends.items())
             later = [replace(entry) for item, entry in ends if item >= after]
             page = later[: self.model.chance.randrange(1, 40)]
