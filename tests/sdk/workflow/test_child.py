@@ -241,6 +241,26 @@ def test_a_signal_to_a_child_is_sent_once_and_after_the_child_was_stored(seed: i
     (child_id,) = model.children.by_id
     signal_id = f"{model.identity.run_id}:1:signal:hurry"
     assert model.sent == {signal_id: (child_id, "hurry", b"3")}
+    assert not model.sent_to_strangers
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_signal_to_an_id_that_the_run_gave_to_a_child_is_sent_after_the_child_was_stored(
+    seed: int,
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> int:
+        first = ctx.child(ship, Order(1), id="ship-1")
+        second = ctx.child(ship, Order(2))
+        await ctx.external("external:ship-1").signal(hurry, 3)
+        await ctx.external(second.id).signal(hurry, 4)
+        return await first + await second
+
+    model = Model(body, seed=seed, code=(charge, ship))
+
+    assert model.result() == 2
+    assert len(model.sent) == 2
+    assert not model.sent_to_strangers
 
 
 def test_a_signal_to_a_run_that_does_not_exist_fails_its_step() -> None:

@@ -220,6 +220,10 @@ class ChildCall:
             self._run.children.cancel(self)
         return True
 
+    def is_known_as(self, run_id: str) -> bool:
+        """Tell whether an id, or ``external:`` and an id of the user, means a child of it."""
+        return run_id == self.id_of(0)
+
     def outcome(self, entry: Entry, converter: Converter) -> UserValue:
         """Return what it has returned; raise what it has raised."""
         raise NotImplementedError
@@ -250,6 +254,10 @@ class SingleCall(ChildCall):
 
     payload: Payload | None = None
     external_id = ""
+
+    def is_known_as(self, run_id: str) -> bool:
+        """Tell whether an id, or ``external:`` and an id of the user, means it."""
+        return run_id in (self.id_of(0), f"external:{self.external_id}")
 
     def new_child(self, item: int) -> journal_pb2.NewChild:
         """Return the child as it is sent."""

@@ -400,7 +400,7 @@ class WorkflowContext:
         call, line = self._place(f"signal:{signal_name(sig)}")
         self._run.call(call, Kind.STEP, Made(line))
         step: Step[None] = Step(self._run, call, line)
-        step.follows = follows
+        step.follows = follows or self._run.children.coming(run_id)
         self._run.send_signal(step, run_id, sig, value)
         return step
 
