@@ -293,7 +293,13 @@ class GroupCall(ChildCall):
     def check_items(self, first: int) -> None:
         """Encode the items from ``first`` on; raise ``TypeError`` for one that does not fit."""
         self._first = first
-        self._payloads = [self.task.input_of((each,), {}) for each in self.items[first:]]
+        self._payloads = []
+        for item in self.items[first:]:
+            try:
+                self._payloads.append(self.task.input_of((item,), {}))
+            except (TypeError, PayloadError) as error:
+                message = f"item {first + len(self._payloads)}: {error}"
+                raise type(error)(message) from error
 
     def adopt(self, known: OpenCall) -> None:
         """Go on behind the items that the server has."""
