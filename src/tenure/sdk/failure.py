@@ -226,6 +226,8 @@ def _kind_and_text(result: task_service_pb2.TaskResult, noun: str) -> tuple[type
     if noun == RUN and kind is TaskFailed:
         # Most runs have one attempt at their result, whatever workers have held them.
         return kind, "failed"
+    if noun == RUN and result.failure_reason == Reason.SCHEDULE_TO_CLOSE:
+        return kind, "did not end within its timeout"
     return kind, what
 
 
