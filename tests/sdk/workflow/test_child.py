@@ -209,6 +209,42 @@ def test_a_child_run_returns_its_value_and_has_the_id_of_its_call() -> None:
     assert child.made.close_policy == journal_pb2.CLOSE_POLICY_TERMINATE
 
 
+def test_a_child_run_has_the_id_of_its_options() -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        one = ctx.child(ship.with_options(id="ship-1"), Order(1))
+        await asyncio.gather(one, ctx.child(ship.with_options(id="ship-2"), Order(1), id="ship-3"))
+
+    model = play(body)
+
+    children = model.children.by_id.values()
+    assert sorted(each.made.external_id for each in children) == ["ship-1", "ship-3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "own_id", "problem"),
+    [
+        ({}, "", "id must not be empty"),
+        ({}, "a\nb", "id must not be empty or have control characters"),
+        ({"on_live": "reject"}, "x", "ship: on_live and on_finished are for clients"),
+        ({"on_finished": "return"}, "x", "ship: on_live and on_finished are for clients"),
+    ],
+)
+def test_a_bad_id_of_a_child_is_refused_at_the_call(
+    options: dict[str, Any], own_id: str, problem: str
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        ctx.child(ship.with_options(**options), Order(1), id=own_id)
+
+    model = Model(body, code=(charge, ship))
+    ending = model.play()
+
+    assert isinstance(ending, Raised)
+    assert problem in str(ending.error)
+    assert not model.children.reports
+
+
 def test_a_child_run_that_fails_raises_child_failed() -> None:
     @workflow
     async def body(ctx: WorkflowContext) -> str:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
-from tenure.core import check
-from tenure.core.limits import EXTERNAL_ID_BYTES_MAX, PAYLOAD_BYTES_MAX, PRIORITY_DEFAULT
+from tenure.core.limits import PAYLOAD_BYTES_MAX, PRIORITY_DEFAULT
+from tenure.core.run.external_id import OnFinished, OnLive
 from tenure.core.task.retry import ErrorCategory
-from tenure.errors import InvalidArgument
 from tenure.sdk import failure
 from tenure.sdk.activity.definition import Activity, signature_of
 from tenure.sdk.activity.option import Options
@@ -122,7 +121,7 @@ def _kept(
     if found is None:
         if len(_tasks) >= _TASKS_MAX:
             _tasks.clear()
-        _refuse_key(name, options)
+        _refuse_of_clients(name, options)
         shared = _shared(name, options)
         task = ChildTask(name, is_run, shared, signature(), options.delay_ms, shared.ByteSize())
         found = options, task
@@ -130,7 +129,16 @@ def _kept(
     return found[1]
 
 
-def _refuse_key(name: str, options: _Options) -> None:
+def _refuse_of_clients(name: str, options: _Options) -> None:
+    """Refuse options that mean nothing here."""
+    if isinstance(options, WorkflowOptions) and (
+        options.on_live != OnLive.RETURN or options.on_finished != OnFinished.ALLOW
+    ):
+        message = (
+            f"{name}: on_live and on_finished are for clients. The call of a workflow makes its "
+            "own run, and fails if a live one has the id."
+        )
+        raise ValueError(message)
     if options.idempotency_key:
         message = (
             f"{name}: idempotency_key is for clients. The call of a workflow makes its task once, "
@@ -148,17 +156,6 @@ def _shared(name: str, options: _Options) -> task_pb2.NewTask:
     if options.run_at_ms:
         shared.run_at_ms = options.run_at_ms
     return shared
-
-
-def checked_id(own: object) -> str:
-    """Return the id that a user chose for a run; raise ``ValueError`` for a bad one."""
-    try:
-        checked = check.text(own, "id", bytes_max=EXTERNAL_ID_BYTES_MAX)
-    except InvalidArgument as error:
-        raise ValueError(error.message) from None
-    if not checked:
-        raise ValueError("id must not be empty")
-    return checked
 
 
 class ChildCall:
