@@ -132,6 +132,18 @@ def test_a_name_from_the_wire_is_text_and_nothing_else() -> None:
     assert cause.details() == ()
 
 
+def test_a_group_of_failures_says_what_they_are() -> None:
+    inner = ExceptionGroup("later", [KeyError("x")])
+    group = ExceptionGroup("unhandled errors", [ValueError("no"), inner, TypeError()])
+    wire = failure.to_wire(group, CONVERTER)
+    assert wire.message == (
+        "unhandled errors (3 sub-exceptions): ValueError: no; ExceptionGroup: later "
+        "(1 sub-exception): KeyError: 'x'; TypeError"
+    )
+    many = failure.to_wire(ExceptionGroup("e", [OSError(f"{n}") for n in range(9)]), CONVERTER)
+    assert many.message == "e (9 sub-exceptions): OSError: 0; OSError: 1; OSError: 2; …"
+
+
 class UnspeakableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError
