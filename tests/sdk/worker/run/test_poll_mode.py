@@ -6,14 +6,19 @@ import asyncio
 from collections import Counter
 from typing import Any, Final
 
+import pytest
+
 from tenure import activity
+from tenure.api.rpc.service.task_service import TaskService
 from tenure.engine.command import Command
 from tenure.engine.run.command import RecordSteps
+from tenure.errors import PayloadTooLarge
 from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import workflow
 from tenure.sdk.workflow.signal import signal
 from tenure.sdk.workflow.step import step
 from tenure.v1 import task_pb2
+from tenure.v1 import task_service_pb2 as pb
 from tests.polling import eventually
 from tests.sdk.worker.run.stage import RunStage
 from tests.sdk.worker.run.test_fault import abort
@@ -213,3 +218,35 @@ async def test_a_run_begins_anew_and_keeps_its_signals(stage: RunStage) -> None:
         for number in (1, 10, 100):
             await stage.signal(run_id, "approve", number)
         assert await stage.result(run_id) == [3, 111]
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_what_runs_report_at_a_time_is_one_call_unless_that_is_refused(
+    stage: RunStage, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+) -> None:
+    together: list[pb.ReportRunsRequest] = []
+    record = TaskService.ReportRuns
+
+    async def watched(
+        self: TaskService, request: pb.ReportRunsRequest, context: Any
+    ) -> pb.ReportRunsResponse:
+        if request.steps and request.spawns:
+            together.append(request)
+            if not is_taken:
+                raise PayloadTooLarge("this is too much together")
+        return await record(self, request, context)
+
+    @workflow
+    async def body(ctx: WorkflowContext) -> int:
+        total = 0
+        for number in range(10):
+            ctx.log.info("double %s", number)
+            total += await ctx.execute(double, number)
+        return total
+
+    monkeypatch.setattr(TaskService, "ReportRuns", watched)
+    await stage.rig.stop_server()
+    await stage.rig.start_server()
+    async with stage.worker(body, activities=[double], mode="poll"):
+        assert await stage.run(body) == 90
+    assert together
