@@ -9,6 +9,7 @@ remote type is text: nothing is ever rebuilt by it.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import Final
 
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
@@ -25,7 +26,9 @@ _CATEGORIES: Final = {
 _CATEGORY_OF: Final[dict[int, ErrorCategory]] = {
     number: each for each, number in _CATEGORIES.items()
 }
-
+# What is shown of an exception group: so many exceptions of each, and groups in groups so deep.
+_GROUP_SHOWN_MAX: Final = 3
+_GROUP_LEVELS_MAX: Final = 3
 
 RUN: Final = "Run"
 """The noun of a run in messages; that of other tasks is ``Task``."""
@@ -226,6 +229,8 @@ def _kind_and_text(result: task_service_pb2.TaskResult, noun: str) -> tuple[type
     if noun == RUN and kind is TaskFailed:
         # Most runs have one attempt at their result, whatever workers have held them.
         return kind, "failed"
+    if noun == RUN and result.failure_reason == Reason.SCHEDULE_TO_CLOSE:
+        return kind, "did not end within its timeout"
     return kind, what
 
 
@@ -298,12 +303,25 @@ def _details(error: ApplicationError, converter: Converter) -> bytes:
         return converter.encode_details((f"The details cannot be shown. {problem}",))
 
 
-def _text(error: BaseException) -> str:
+def _text(error: BaseException, levels: int = _GROUP_LEVELS_MAX) -> str:
     try:
         text = str(error)
     except Exception as problem:  # noqa: BLE001 (a __str__ of a user may raise anything)
         text = f"The message cannot be shown: {type(problem).__name__}"
+    if isinstance(error, BaseExceptionGroup) and levels:
+        # A task group says no more than how many failures it has.
+        text = f"{text}: {_first_of(error.exceptions, levels - 1)}"
     return text or type(error).__name__
+
+
+def _first_of(errors: Sequence[BaseException], levels: int) -> str:
+    """Return what the first of some exceptions are."""
+    shown = []
+    for each in errors[:_GROUP_SHOWN_MAX]:
+        name, text = type(each).__name__, _text(each, levels)
+        shown.append(name if text == name else f"{name}: {text}")
+    more = ["…"] if len(errors) > _GROUP_SHOWN_MAX else []
+    return "; ".join([*shown, *more])
 
 
 def _trace(error: BaseException) -> str:

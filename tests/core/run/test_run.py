@@ -405,6 +405,9 @@ def test_the_timeout_of_a_run_ends_it_while_it_waits() -> None:
     task = waiting_run(schedule_to_close_ms=1_000)
     ended = due(task, T0 + 1_000).task
     assert (ended.state, ended.progress.reason) == (TaskState.FAILED, Reason.SCHEDULE_TO_CLOSE)
+    assert ended.progress.error is not None
+    # The option of a workflow is called timeout.
+    assert ended.progress.error.message == "The run did not end within its timeout."
 
 
 def test_what_an_earlier_version_stored_as_a_run_begins_anew_without_a_journal() -> None:

@@ -56,6 +56,8 @@ class Model:
         self.children = Children(self, code)
         # Signals to other runs, by their ids.
         self.sent: dict[str, tuple[str, str, bytes]] = {}
+        # Those to runs that are no children of this one, or were none yet.
+        self.sent_to_strangers: list[str] = []
         self.send_problems: list[TenureError] = []
         self.chance = random.Random(seed)
         self.now_ms = BEGUN_AT_MS
@@ -356,6 +358,8 @@ class Holder:
     async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
         if self.model.send_problems:
             raise self.model.send_problems.pop()
+        if run_id not in self.model.children.names:
+            self.model.sent_to_strangers.append(run_id)
         self.model.sent[signal_id] = (run_id, name, payload.data)
 
     def post(self, callback: Callable[[], None]) -> None:

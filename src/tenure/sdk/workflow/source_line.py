@@ -28,7 +28,7 @@ def waiting_line(awaitable: object) -> str:
 
 def _first_line(frames: Iterator[FrameType]) -> str:
     for frame in frames:
-        if _is_users(frame):
+        if is_users(frame):
             code = frame.f_code
             return f"{_file_name(code.co_filename)}:{frame.f_lineno} in {code.co_name}"
     return _UNKNOWN
@@ -39,13 +39,13 @@ def _file_name(path: str) -> str:
     return PurePath(path).name
 
 
-def _is_users(frame: FrameType) -> bool:
+def is_users(frame: FrameType) -> bool:
+    """Tell whether code is neither ours nor that of Python itself."""
     return _is_users_module(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
 
 
 @functools.lru_cache(maxsize=4_096)
 def _is_users_module(name: str, path: str) -> bool:
-    """Tell whether code is neither ours nor that of Python itself."""
     if name.startswith(_OWN):
         return False
     if any(each in path for each in _INSTALLED):

@@ -44,6 +44,9 @@ _RESTLESS_S_MAX: Final = 1.0
 _BEHIND_ALL: Final = ATTEMPT_MAX
 # Published state is watched by people.
 _PUBLISH_S: Final = 1.0
+# A run that hears nothing for so long asks: a worker that polls is not told of signals and of
+# children that end, and between servers hints may be lost.
+_SILENCE_S: Final = 2.0
 
 
 class HeldRun:
@@ -86,6 +89,9 @@ class HeldRun:
         self._heartbeat: TaskHeartbeat | None = None
         # How long the body has run without coming to rest.
         self._restless_s = 0.0
+        # Up to where its journal is here, and when it asks if nothing more comes.
+        self._heard_to = 0
+        self._ask_at_s = 0.0
 
     @property
     def worker_id(self) -> str:
@@ -99,6 +105,7 @@ class HeldRun:
         self.task = task
         self._fetching_after = None
         self._heartbeat = None
+        self._ask_at_s = time.monotonic() + _SILENCE_S
         page = task.journal
         is_whole = not page.after
         self.run.hand_out(
@@ -136,10 +143,16 @@ class HeldRun:
                 self._put_off(local, at_ms, None)
         self.run.wake()
 
-    def tick(self) -> None:
-        """Publish what has waited long enough."""
+    def tick(self, now_s: float) -> None:
+        """Publish what has waited long enough, and ask after a silence."""
         if self._heartbeat is not None:
             self._heartbeat.tick()
+        received_to = self.run.journal.received_to
+        if received_to != self._heard_to:
+            self._heard_to, self._ask_at_s = received_to, now_s + _SILENCE_S
+        elif now_s >= self._ask_at_s and self._fetching_after is None:
+            self._ask_at_s = now_s + _SILENCE_S
+            self.ask_for_tail()
 
     def flush(self) -> None:
         """Publish what waits, because the attempt ends."""
