@@ -187,7 +187,8 @@ def _wish(message: task_pb2.TaskFinish) -> Yield:
         patience_n=message.patience_n,
         patience_ms=message.patience_ms,
         waits=tuple(
-            Wait(each.kind, each.key, each.since_ms, each.detail) for each in message.waits
+            Wait(each.kind, each.key, each.since_ms, each.detail, each.site)
+            for each in message.waits
         ),
         wait_count=message.wait_count,
     )
