@@ -121,6 +121,10 @@ SAMPLE_QUEUES_AT_ONCE: Final = 20
 # Tasks ahead of a task that an explanation counts, and items of each list that it names.
 AHEAD_COUNTED_MAX: Final = 1_000
 EXPLAINED_MAX: Final = 10
+# Of a run that waits: so many tasks that it waits for are explained, and one of each run among
+# them, down to this depth. So one explanation reads at most 50 tasks.
+EXPLAINED_CHILDREN_MAX: Final = 5
+EXPLAINED_DEPTH_MAX: Final = 10
 # Workers that ended last; an explanation searches them for one of a queue.
 ENDED_SEEN_MAX: Final = 1_000
 # Valid names that are recognised without a regular expression; about 1 MiB at worst.
