@@ -588,6 +588,15 @@ DIAGNOSIS_MS_MAX: Final = 8 * _SECOND_MS
 # Findings of one kind, and rows that one check reads.
 FINDINGS_MAX: Final = 20
 DIAGNOSED_ROWS_MAX: Final = 10_000
+# Of runs: how many are looked at, a tenth of a second; how many journals, of the oldest runs; how
+# many parked runs of a type are read for their reasons; in how many namespaces, some at once.
+DIAGNOSED_RUNS_MAX: Final = 100_000
+DIAGNOSED_JOURNALS_MAX: Final = 5_000
+PARKED_READ_MAX: Final = 20
+DIAGNOSED_NAMESPACES_MAX: Final = 1_000
+DIAGNOSED_AT_ONCE: Final = 50
+# Children of an ended run live on for 5 s, and for 1 s more per 1,000; a group has up to 100,000.
+CLOSING_PROBLEM_MS: Final = 2 * _MINUTE_MS
 # Rows that `db check` has in memory at a time: 80 MiB if each has the largest input and output.
 SCANNED_ROWS_MAX: Final = 20
 # Damaged rows that it names; of more it shows only the number.
