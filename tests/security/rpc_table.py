@@ -288,6 +288,7 @@ PLAIN_FIELDS: Final = frozenset(
         "Wait.kind",
         "Wait.key",
         "Wait.detail",
+        "Wait.site",
         "fromStep",
         # What a user calls a run, within one namespace.
         "externalId",
