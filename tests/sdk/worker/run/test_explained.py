@@ -10,6 +10,7 @@ import pytest
 
 from tenure import Client, RunExplanation, WorkflowContext, activity, signal, workflow
 from tenure.core.run.status import RunStatus
+from tenure.sdk.client import stalled_wait
 from tests.polling import eventually
 from tests.sdk.worker.run.stage import RunStage
 
@@ -61,6 +62,19 @@ async def rested(client: Client, run_id: str, status: RunStatus) -> RunExplanati
     return found
 
 
+async def followed(client: Client, run_id: str) -> RunExplanation:
+    """Return the explanation of a run whose children all wait."""
+    found = await client.run_handle(run_id).explain()
+
+    async def is_followed() -> bool:
+        nonlocal found
+        found = await client.run_handle(run_id).explain()
+        return found.reasons[0].cause.code == "no_worker_for_type"
+
+    await eventually(is_followed)
+    return found
+
+
 def place(body: Callable[..., Any], number: int) -> str:
     return f"test_explained.py:{body.__code__.co_firstlineno + number}"
 
@@ -93,13 +107,7 @@ async def test_a_run_is_explained_down_to_the_activity_that_nobody_offers(
 ) -> None:
     async with stage.worker(albums, shrinks):
         run_id = await stage.start(albums)
-
-        async def is_followed() -> bool:
-            reason = (await client.run_handle(run_id).explain()).reasons[0]
-            return reason.cause.code == "no_worker_for_type"
-
-        await eventually(is_followed)
-        found = await client.run_handle(run_id).explain()
+        found = await followed(client, run_id)
     reason = found.reasons[0]
     assert (reason.evidence["key"], reason.evidence["site"]) == (
         "child:shrinks",
@@ -115,3 +123,27 @@ async def test_a_run_is_explained_down_to_the_activity_that_nobody_offers(
     assert "without offering resize" in inner.cause.message
     assert f"      no_worker_for_type: {inner.cause.message}" not in str(found)
     assert f"    no_worker_for_type: {inner.cause.message}" in str(found)
+
+
+async def test_who_waits_for_a_run_is_told_what_is_in_the_way_of_its_child(
+    stage: RunStage,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(stalled_wait, "STALLED_S", 0.05)
+    monkeypatch.setattr(stalled_wait, "LOOK_S", 0.02)
+
+    def told() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.name == "tenure.client"]
+
+    async with stage.worker(albums, shrinks):
+        run_id = await stage.start(albums)
+        await followed(client, run_id)
+        waiting = asyncio.ensure_future(client.run_handle(run_id).result())
+        await eventually(told)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    (line,) = told()
+    assert f"{run_id}, which does not run. no_worker_for_type: " in line
+    assert "without offering resize" in line
