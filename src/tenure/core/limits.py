@@ -121,8 +121,7 @@ SAMPLE_QUEUES_AT_ONCE: Final = 20
 # Tasks ahead of a task that an explanation counts, and items of each list that it names.
 AHEAD_COUNTED_MAX: Final = 1_000
 EXPLAINED_MAX: Final = 10
-# Of a run that waits: so many tasks that it waits for are explained, and one of each run among
-# them, down to this depth. So one explanation reads at most 50 tasks.
+# So many tasks that a run waits for are explained, and one of each run among them, to this depth.
 EXPLAINED_CHILDREN_MAX: Final = 5
 EXPLAINED_DEPTH_MAX: Final = 10
 # Workers that ended last; an explanation searches them for one of a queue.
@@ -588,14 +587,9 @@ DIAGNOSIS_MS_MAX: Final = 8 * _SECOND_MS
 # Findings of one kind, and rows that one check reads.
 FINDINGS_MAX: Final = 20
 DIAGNOSED_ROWS_MAX: Final = 10_000
-# Of runs: how many are looked at, a tenth of a second; how many journals, of the oldest runs; how
-# many parked runs of a type are read for their reasons; in how many namespaces, some at once.
-DIAGNOSED_RUNS_MAX: Final = 100_000
+# Of the oldest runs; of one type; 100,000 children of an ended run live on for 105 s.
 DIAGNOSED_JOURNALS_MAX: Final = 5_000
 PARKED_READ_MAX: Final = 20
-DIAGNOSED_NAMESPACES_MAX: Final = 1_000
-DIAGNOSED_AT_ONCE: Final = 50
-# Children of an ended run live on for 5 s, and for 1 s more per 1,000; a group has up to 100,000.
 CLOSING_PROBLEM_MS: Final = 2 * _MINUTE_MS
 # Rows that `db check` has in memory at a time: 80 MiB if each has the largest input and output.
 SCANNED_ROWS_MAX: Final = 20

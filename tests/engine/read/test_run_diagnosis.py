@@ -122,10 +122,26 @@ async def test_a_namespace_has_only_its_own_runs(world: World, engine: Engine) -
     assert [each.level for each in limited] == [Level.OK]
 
 
+async def test_every_namespace_that_has_tasks_is_looked_at(
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_diagnosis, "PAGE_SIZE_MAX", 1)
+    worker = await world.worker(engine)
+    run_id = await park(world, engine, worker)
+    await world.database.execute(
+        f"UPDATE tasks SET namespace = '{OTHER_NAMESPACE}' WHERE id = '{run_id}'"
+    )
+    # Its namespace comes first.
+    await world.add(engine)
+    assert (await one(engine, "parked_runs")).evidence["namespace"] == OTHER_NAMESPACE
+    monkeypatch.setattr(run_diagnosis, "_NAMESPACES_MAX", 1)
+    assert (await one(engine, "parked_runs")).level is Level.OK
+
+
 async def test_no_more_runs_are_looked_at_than_a_number(
     world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_diagnosis, "DIAGNOSED_RUNS_MAX", 2)
+    monkeypatch.setattr(run_diagnosis, "RUNS_COUNTED_MAX", 2)
     worker = await world.worker(engine)
     for _ in range(3):
         await park(world, engine, worker)

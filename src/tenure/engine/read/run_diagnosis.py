@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -15,12 +16,11 @@ from tenure.core.diagnosis.run_check import LateClosings, LongJournal, ParkedRun
 from tenure.core.filter import RunFilter
 from tenure.core.limits import (
     CLOSING_PROBLEM_MS,
-    DIAGNOSED_AT_ONCE,
     DIAGNOSED_JOURNALS_MAX,
-    DIAGNOSED_NAMESPACES_MAX,
-    DIAGNOSED_RUNS_MAX,
     FINDINGS_MAX,
+    PAGE_SIZE_MAX,
     PARKED_READ_MAX,
+    RUNS_COUNTED_MAX,
 )
 from tenure.core.run.status import RunStatus
 from tenure.core.run.wake_up import run_of
@@ -31,10 +31,14 @@ from tenure.store.table.listing import NEWEST, Slice
 from tenure.store.table.run_diagnosis import SeenRuns
 from tenure.store.transaction import Store, Tx
 
+# Namespaces that are looked at, and by one read.
+_NAMESPACES_MAX: Final = 1_000
+_AT_ONCE: Final = 50
+
 
 async def look_at_runs(store: Store, extent: Extent, *, now_ms: int) -> list[Finding]:
     """Check the runs of namespaces."""
-    names = extent.namespaces or await store.scan(_busy)
+    names = extent.namespaces or await _busy(store)
     before_ms = now_ms - CLOSING_PROBLEM_MS
 
     async def closings(tx: Tx) -> list[LateClosings]:
@@ -47,15 +51,23 @@ async def look_at_runs(store: Store, extent: Extent, *, now_ms: int) -> list[Fin
     ]
 
 
-async def _busy(tx: Tx) -> tuple[str, ...]:
-    found = await listing.find_busy_namespaces(tx, after="", amount=DIAGNOSED_NAMESPACES_MAX)
-    return tuple(found)
+async def _busy(store: Store) -> list[str]:
+    """Return the namespaces that have live tasks."""
+    found: list[str] = []
+    while len(found) < _NAMESPACES_MAX:
+        after = found[-1] if found else ""
+        more = partial(listing.find_busy_namespaces, after=after, amount=PAGE_SIZE_MAX)
+        page = await store.scan(more)
+        found += page
+        if len(page) < PAGE_SIZE_MAX:
+            break
+    return found
 
 
 async def _parked(store: Store, names: Sequence[str]) -> list[ParkedRuns]:
     """Return the parked runs by type; of those with the most, also why."""
     found: list[SeenRuns] = []
-    left = DIAGNOSED_RUNS_MAX
+    left = RUNS_COUNTED_MAX
     for some in _parts(names):
         seen = await store.scan(partial(reads.count_parked, namespaces=some, seen_max=left))
         found += [each for each in seen if each.parked_count]
@@ -96,5 +108,5 @@ async def _journals(store: Store, names: Sequence[str]) -> list[LongJournal]:
 
 def _parts(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     rest = iter(names)
-    while part := tuple(islice(rest, DIAGNOSED_AT_ONCE)):
+    while part := tuple(islice(rest, _AT_ONCE)):
         yield part
