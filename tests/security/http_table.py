@@ -82,6 +82,7 @@ ROUTES: Final[dict[str, Row]] = {
     ),
     "GET /v1/runs/{runId}": Row(READERS, _at(_RUN)),
     "GET /v1/runs/{runId}/journal": Row(READERS, _at(f"{_RUN}/journal")),
+    "GET /v1/runs/{runId}/explain": Row(READERS, _at(f"{_RUN}/explain")),
     "POST /v1/runs/{runId}/signal/{signal}": Row(
         SUBMITTERS, _at(f"{_RUN}/signal/go", {"ok": True}), is_change=True
     ),

@@ -50,6 +50,7 @@ _WORKFLOWS: Final[dict[str, Row]] = {
     "ResumeWorkflowRun": Row(SUBMITTERS, {**_HERE, "runId": "$paused_run"}, is_change=True),
     "TerminateWorkflowRun": Row(SUBMITTERS, _RUN, is_change=True),
     "GetJournal": Row(READERS, _RUN),
+    "ExplainWorkflowRun": Row(READERS, _RUN),
     "RetryWorkflowRun": Row(
         SUBMITTERS, {**_HERE, "runId": "$finished_run", "newRunId": "$new_task"}, is_change=True
     ),
@@ -287,6 +288,7 @@ PLAIN_FIELDS: Final = frozenset(
         "Wait.kind",
         "Wait.key",
         "Wait.detail",
+        "Wait.site",
         "fromStep",
         # What a user calls a run, within one namespace.
         "externalId",

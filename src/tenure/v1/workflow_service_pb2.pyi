@@ -13,6 +13,7 @@ import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
 import tenure.v1.task_pb2
+import tenure.v1.task_service_pb2
 import tenure.v1.worker_pb2
 import typing
 
@@ -1083,6 +1084,50 @@ class GetJournalResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["page", b"page"]) -> None: ...
 
 Global___GetJournalResponse: typing_extensions.TypeAlias = GetJournalResponse
+
+@typing.final
+class ExplainWorkflowRunRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    namespace_id: builtins.str
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        namespace_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id", "run_id", b"run_id"]) -> None: ...
+
+Global___ExplainWorkflowRunRequest: typing_extensions.TypeAlias = ExplainWorkflowRunRequest
+
+@typing.final
+class ExplainWorkflowRunResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    EXPLANATION_FIELD_NUMBER: builtins.int
+    REASONS_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    status: Global___WorkflowStatus.ValueType
+    explanation: builtins.str
+    """The reasons in one text, for people."""
+    @property
+    def reasons(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_service_pb2.Reason]: ...
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        status: Global___WorkflowStatus.ValueType = ...,
+        explanation: builtins.str = ...,
+        reasons: collections.abc.Iterable[tenure.v1.task_service_pb2.Reason] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["explanation", b"explanation", "reasons", b"reasons", "run_id", b"run_id", "status", b"status"]) -> None: ...
+
+Global___ExplainWorkflowRunResponse: typing_extensions.TypeAlias = ExplainWorkflowRunResponse
 
 @typing.final
 class GetWorkflowRunRequest(google.protobuf.message.Message):

@@ -265,6 +265,14 @@ def test_a_sleeping_run_wakes_at_its_instant_and_finds_its_timer_in_the_journal(
     body = EntryBody(fire_at_ms=T0 + 500, index=4)
     assert decision.entries == (NewEntry(EntryKind.TIMER, "2/sleep#2", body),)
     assert (decision.task.state, decision.task.due_at_ms) == (TaskState.PENDING, None)
+    # It has its place by when it was to wake, not by when that was noticed.
+    assert (decision.task.run_at_ms, decision.task.progress.ready_at_ms) == (T0 + 500, T0 + 500)
+
+
+def test_a_timer_that_is_noticed_late_takes_no_time_from_the_workers() -> None:
+    task = yielded(running_run(schedule_to_start_ms=100), wake_at_ms=T0 + 500, wake_key="sleep")
+    woken = due(task, T0 + 9_000).task
+    assert (woken.state, woken.due_at_ms) == (TaskState.PENDING, T0 + 9_100)
 
 
 @pytest.mark.parametrize(

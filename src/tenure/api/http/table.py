@@ -28,6 +28,7 @@ from tenure.api.http.route import (
     unbuilt,
     worker,
 )
+from tenure.api.http.route.run import explain as run_explain
 from tenure.api.http.route.run import route as run
 from tenure.api.http.route.task import explain
 from tenure.api.http.route.task import route as task
@@ -58,6 +59,7 @@ OPERATIONS: Final = (
     *task.OPERATIONS,
     *explain.OPERATIONS,
     *run.OPERATIONS,
+    *run_explain.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,

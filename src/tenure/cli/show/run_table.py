@@ -142,7 +142,8 @@ def _waits_text(run: ShownRun) -> Lines | None:
 def _wait_text(wait: ShownWait) -> str:
     since = f" since {wait.since}" if wait.since else ""
     detail = f" ({_detail_text(wait.detail)})" if wait.detail else ""
-    return f"{wait.kind} {wait.key}{since}{detail}"
+    site = f" at {wait.site}" if wait.site else ""
+    return f"{wait.kind} {wait.key}{since}{detail}{site}"
 
 
 def _detail_text(detail: str) -> str:

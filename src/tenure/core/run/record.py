@@ -96,12 +96,13 @@ class RunLink(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Something that a run waits for. Stored by position: append, never insert."""
+    """Something that a run waits for, and where in its code. Stored by position: only append."""
 
     kind: str
     key: str
     since_ms: int = 0
     detail: str = ""
+    site: str = ""
 
 
 TIMED_WAITS: Final = frozenset({"timer", "retry"})

@@ -111,14 +111,19 @@ class RetryRun(Command[Retried], frozen=True, kw_only=True):
     kept_bytes: int = 0
     group_keys: tuple[str, ...] = ()
     external_id: str = ""
+    actor: str = ""
 
 
 class CancelRun(Command[Reported], frozen=True, kw_only=True):
-    """Ask a run to end; its code may clean up."""
+    """Ask a run to end; its code may clean up.
+
+    Here and elsewhere ``actor`` is the id of the caller's key, for the audit log.
+    """
 
     namespace: str
     run_id: str
     reason: str = ""
+    actor: str = ""
 
 
 class ResumeRun(Command[Reported], frozen=True, kw_only=True):
@@ -126,6 +131,7 @@ class ResumeRun(Command[Reported], frozen=True, kw_only=True):
 
     namespace: str
     run_id: str
+    actor: str = ""
 
 
 class TerminateRun(Command[Reported], frozen=True, kw_only=True):
@@ -133,3 +139,4 @@ class TerminateRun(Command[Reported], frozen=True, kw_only=True):
 
     namespace: str
     run_id: str
+    actor: str = ""

@@ -17,8 +17,8 @@ from tenure.core.task.record import TERMINAL, Task, TaskKind
 from tenure.core.task.refusal import already_terminal
 from tenure.core.worker import decide as worker_rules
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.run import audit, external_id
 from tenure.engine.run import command as c
-from tenure.engine.run import external_id
 from tenure.engine.run.needs import signal_key
 from tenure.engine.task import handler as task_handler
 from tenure.engine.task.command import Reported
@@ -175,9 +175,11 @@ def _digest(signal: c.NewSignal) -> bytes:
 def change_run(ws: WorkingSet, command: c.CancelRun | c.ResumeRun | c.TerminateRun) -> Reported:
     """Do what an operator or a client asks of one run."""
     task = _run(ws, command.namespace, command.run_id)
-    decision = ws.apply((task.namespace, task.id), _wish(command))
+    wish = _wish(command)
+    decision = ws.apply((task.namespace, task.id), wish)
     if isinstance(decision, Rejection):
         raise decision.to_error()
+    audit.note_change(ws, wish, command.actor, before=task, after=decision.task)
     return reported(decision.task)
 
 

@@ -24,6 +24,7 @@ def check_wish(value: Yield) -> None:
     for each in value.waits:
         for text in (each.kind, each.key, each.detail):
             checks.text(text, "waits", bytes_max=limits.WAIT_TEXT_BYTES_MAX)
+        checks.text(each.site, "waits", bytes_max=limits.STEP_SITE_BYTES_MAX)
         if each.since_ms:
             checks.instant_ms(each.since_ms, "waits")
     checks.integer(value.wait_count, "waitCount", 0, limits.ATTEMPT_MAX)

@@ -200,7 +200,10 @@ class ChildCall:
     @property
     def wait(self) -> Wait:
         """What is shown of it while a run waits for it."""
-        return Wait("child", self.key, self.id_of(0))
+        return self._wait("child", self.id_of(0))
+
+    def _wait(self, kind: str, detail: str) -> Wait:
+        return Wait(kind, self.key, detail, self.step.line, self._called_at_ms)
 
     def id_of(self, item: int) -> str:
         """Return the id of a child."""
@@ -285,7 +288,7 @@ class GroupCall(ChildCall):
     @property
     def wait(self) -> Wait:
         """What is shown of it while a run waits for it."""
-        return Wait("group", self.key, f"{self.total} items")
+        return self._wait("group", f"{self.total} items")
 
     def check_items(self, first: int) -> None:
         """Encode the items from ``first`` on; raise ``TypeError`` for one that does not fit."""

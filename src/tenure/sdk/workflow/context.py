@@ -330,10 +330,10 @@ class WorkflowContext:
         """Wait for the next signal of a kind; raise ``TimeoutError`` if none comes in time."""
         self._run.check_place()
         if timeout is None:
-            entry = await self._run.signals.get(sig.name)
+            entry = await self._run.signals.get(sig.name, self._run.now_ms)
         else:
             async with asyncio.timeout(duration_ms(timeout, "timeout") / 1_000):
-                entry = await self._run.signals.get(sig.name)
+                entry = await self._run.signals.get(sig.name, self._run.now_ms)
         value: T = self._run.decode(entry, sig.type)
         return value
 

@@ -14,6 +14,7 @@ from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
+from tenure.api.rpc.service.run_explain_service import RunExplainService
 from tenure.api.rpc.service.run_service import RunService
 from tenure.api.rpc.service_spec import ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.worker_session import token_number
@@ -34,7 +35,9 @@ from tenure.v1 import workflow_service_pb2_grpc
 _MS_PER_S: Final = 1_000
 
 
-class WorkflowService(RunService, workflow_service_pb2_grpc.WorkflowServiceServicer):
+class WorkflowService(
+    RunService, RunExplainService, workflow_service_pb2_grpc.WorkflowServiceServicer
+):
     """Runs, registration, heartbeats and polls of workers, and the list of workers."""
 
     def __init__(self, shared: ServiceDependencies) -> None:
@@ -270,8 +273,8 @@ SPEC: Final = ServiceSpec(
     make=WorkflowService,
     add_to_server=workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server,
     rules={
-        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetJournal GetStepAttempt "
-        "ListStepAttempts ListWorkers GetWorker",
+        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetJournal "
+        "ExplainWorkflowRun GetStepAttempt ListStepAttempts ListWorkers GetWorker",
         MethodRule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun SignalWorkflowRun "
         "ResumeWorkflowRun TerminateWorkflowRun RetryWorkflowRun",
         MethodRule(Action.WORK): "RegisterWorker WorkerHeartbeat DeregisterWorker PollActivity "

@@ -154,7 +154,9 @@ def _add_waits(made: pb.WorkflowRun, run: RunProgress) -> None:
 
 
 def _wait(wait: Wait) -> task_pb2.Wait:
-    return task_pb2.Wait(kind=wait.kind, key=wait.key, since_ms=wait.since_ms, detail=wait.detail)
+    return task_pb2.Wait(
+        kind=wait.kind, key=wait.key, since_ms=wait.since_ms, detail=wait.detail, site=wait.site
+    )
 
 
 def shown(view: RunView) -> pb.WorkflowRun:

@@ -10,13 +10,13 @@ from msgspec import structs
 from tenure.api.rpc import error
 from tenure.core import limits
 from tenure.core.access import task_token as task_tokens
+from tenure.core.explain.fact import TaskExplanation, WaitingReason
 from tenure.core.run.record import Wait, Yield
 from tenure.core.task import damage
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import TIMEOUTS, NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine.command import TaskRef
-from tenure.engine.read.explanation import TaskExplanation
 from tenure.engine.read.query import AttemptView
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, Rejection
@@ -187,7 +187,8 @@ def _wish(message: task_pb2.TaskFinish) -> Yield:
         patience_n=message.patience_n,
         patience_ms=message.patience_ms,
         waits=tuple(
-            Wait(each.kind, each.key, each.since_ms, each.detail) for each in message.waits
+            Wait(each.kind, each.key, each.since_ms, each.detail, each.site)
+            for each in message.waits
         ),
         wait_count=message.wait_count,
     )
@@ -426,8 +427,28 @@ def explanation(found: TaskExplanation) -> task_service_pb2.ExplainTaskResponse:
     """Show why a task is not running."""
     return task_service_pb2.ExplainTaskResponse(
         explanation=found.text,
-        state=STATES[found.state],
-        reasons=[task_service_pb2.Reason(**structs.asdict(each)) for each in found.reasons],
+        state=STATES[found.task.state],
+        reasons=[reason(each) for each in found.reasons],
+    )
+
+
+def reason(found: WaitingReason) -> task_service_pb2.Reason:
+    """Show a reason why a task is not running, and the tasks that it waits for."""
+    return task_service_pb2.Reason(
+        code=found.code,
+        message=found.message,
+        advice=found.advice,
+        evidence=found.evidence,
+        tasks=[
+            task_service_pb2.ExplainedTask(
+                task_id=each.task.id,
+                type=each.task.type,
+                kind=_KINDS[each.task.kind],
+                status=each.status.upper(),
+                reasons=[reason(nested) for nested in each.reasons],
+            )
+            for each in found.tasks
+        ],
     )
 
 
