@@ -242,10 +242,16 @@ CLOSED_CHILDREN_MAX: Final = 500
 EXTERNAL_ID_BYTES_MAX: Final = 255
 # Open children of one page.
 OPEN_PAGE_MAX: Final = 1_000
-# Scope, name and ordinal of a call; where in the source it is; and what waits for a signal.
+# Scope, name and ordinal of a call, and a few bytes more of the timer of a step that is tried
+# again; where in the source it is; and what waits for a signal.
 STEP_KEY_BYTES_MAX: Final = 512
+WAKE_KEY_BYTES_MAX: Final = STEP_KEY_BYTES_MAX + 16
 STEP_SITE_BYTES_MAX: Final = 512
 SIGNAL_BYTES_MAX: Final = 256 * _KIB
+# A failed step that is tried again within this time keeps its slot; a later one is worth a re-run.
+STEP_WAIT_HERE_MS: Final = 5 * _SECOND_MS
+# Calls for steps of one run that somebody else overtook, before the caller has to try again.
+STEP_CALL_TURNS: Final = 20
 # What a run publishes of itself: it is written with the row, and read by whoever looks at the run.
 RUN_STATE_BYTES_MAX: Final = 64 * _KIB
 # Signals that come with the start of a run.

@@ -27,6 +27,7 @@ from tenure.core.task.event import (
     AttemptYielded,
     CancelRequested,
     EntryAppended,
+    HandedOut,
     ResumeRequested,
     StepsRecorded,
     TaskLost,
@@ -106,6 +107,14 @@ def test_a_run_has_begun_with_its_first_hand_out() -> None:
     assert run_of(first).begun_at_ms == T0 + 5
     again = handed(after(first, report(AttemptReleased, first), T0 + 9), T0 + 9)
     assert run_of(again).begun_at_ms == T0 + 5
+
+
+def test_a_run_knows_how_much_of_its_journal_it_was_handed_with() -> None:
+    run = fresh_run()
+    for end, at_ms in ((0, T0), (4, T0 + 5), (4, T0 + 9), (7, T0 + 12)):
+        run = after(run, HandedOut(worker_id=WORKER, journal_end=end), at_ms)
+        assert (run_of(run).handed_pos, run_of(run).begun_at_ms) == (end, T0)
+        run = after(run, report(AttemptReleased, run), at_ms)
 
 
 def test_an_activity_has_no_place_for_what_runs_have() -> None:

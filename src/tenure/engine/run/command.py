@@ -59,9 +59,13 @@ class StepReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StepsPlaced(msgspec.Struct, frozen=True, gc=False):
-    """Where the entries of a report stand, in their order."""
+    """Where the entries of a report stand, in their order.
+
+    The report is not new if somebody has taken one of its numbers before.
+    """
 
     places: tuple[Place, ...]
+    is_new: bool = True
 
 
 StepAnswer = StepsPlaced | Rejection

@@ -125,6 +125,18 @@ async def _read_entries(tx: Tx, after_of: Mapping[str, int]) -> dict[str, list[E
     return found
 
 
+async def read_of_key(tx: Tx, journal_id: str, key: str) -> list[Entry]:
+    """Read the last entry of each kind that a call of a run has left."""
+    rows = await tx.one("read_key_entries", journal_id, day_of(journal_id), key)
+    return [entry_from(row) for row in rows]
+
+
+async def first_foreign(tx: Tx, journal_id: str, *, after: int, attempt: int) -> int | None:
+    """Return the first position behind another one that an attempt has not written itself."""
+    rows = await tx.one("read_foreign_entry", journal_id, day_of(journal_id), after, attempt)
+    return cast("int | None", rows[0][0])
+
+
 async def read_carried(tx: Tx, wanted: Mapping[str, Carried]) -> dict[str, list[Entry]]:
     """Read the signals and cancels of journals that their runs take along."""
     given = [

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.core.limits import ATTEMPT_MAX
+from tenure.core.limits import ATTEMPT_MAX, STEP_WAIT_HERE_MS
 from tenure.core.task import retry
 from tenure.sdk import failure
 from tenure.sdk.activity.context import StopReason
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tenure.sdk.worker.run.host import RunHost
 
 _log = logging.getLogger("tenure.worker")
-# A longer delay before the next attempt of a step becomes a timer, and takes no slot.
-_WAIT_HERE_MS: Final = 5_000
 # A body that runs for longer without waiting for anything blocks its worker.
 _RESTLESS_S_MAX: Final = 1.0
 # Behind every entry: a page that was asked for with it has nothing but open children. Pages that
@@ -377,7 +375,7 @@ class HeldRun:
         delay_ms = self._delay_ms(local, entry)
         if delay_ms is None:
             self.run.step_ended(local.step, entry)
-        elif delay_ms > _WAIT_HERE_MS or self.is_draining:
+        elif delay_ms > STEP_WAIT_HERE_MS or self.is_draining:
             self._put_off(local, self._host.clock.now_ms + delay_ms, entry)
         else:
             self._try_again(local, delay_ms)
