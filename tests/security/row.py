@@ -63,6 +63,7 @@ class Cast:
     run: str
     paused_run: str
     finished_run: str
+    held_run: str
     worker: str
     session_worker: str
     key: str

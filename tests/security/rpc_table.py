@@ -27,7 +27,8 @@ _SPAWN: Final = {**_HELD, "number": 1, "children": [{"key": "mail", "task": _NEW
 _CHILD_CANCEL: Final = {**_HELD, "number": 2, "childIds": ["$pending"]}
 _WORKER: Final = {**_HERE, "workerId": "$worker"}
 _RUN: Final = {**_HERE, "runId": "$run"}
-_STEP: Final = {**_RUN, "stepId": "$pending", "workerId": "$worker", "attempt": 1}
+_HELD_RUN: Final = {**_HERE, "runId": "$held_run", "workerId": "$worker", "attempt": 1}
+_STEP: Final = {**_HELD_RUN, "stepId": "charge"}
 
 _WORKFLOWS: Final[dict[str, Row]] = {
     "StartWorkflow": Row(
@@ -55,7 +56,7 @@ _WORKFLOWS: Final[dict[str, Row]] = {
     ),
     "GetStepAttempt": Row(READERS, {**_HERE, "stepAttemptId": "$pending"}, answer=LATER),
     "ListStepAttempts": Row(
-        READERS, {**_RUN, "stepId": "$pending", "pageToken": "$task_cursor"}, answer=LATER
+        READERS, {**_RUN, "stepId": "charge", "pageToken": "$task_cursor"}, answer=LATER
     ),
     "RegisterWorker": Row(
         WORKERS,
@@ -94,12 +95,12 @@ _WORKFLOWS: Final[dict[str, Row]] = {
         },
         is_change=True,
     ),
-    "BeginStep": Row(WORKERS, _STEP, answer=LATER),
-    "CompleteStep": Row(WORKERS, _STEP, answer=LATER),
-    "FailStep": Row(WORKERS, _STEP, answer=LATER),
-    "CompleteWorkflow": Row(WORKERS, {**_RUN, "workerId": "$worker", "attempt": 1}, answer=LATER),
-    "FailWorkflow": Row(WORKERS, {**_RUN, "workerId": "$worker", "attempt": 1}, answer=LATER),
-    "ScheduleSleep": Row(WORKERS, _STEP, answer=LATER),
+    "BeginStep": Row(WORKERS, _STEP, is_change=True),
+    "CompleteStep": Row(WORKERS, {**_STEP, "output": "MQ=="}, is_change=True),
+    "FailStep": Row(WORKERS, {**_STEP, "error": _ERROR}, is_change=True),
+    "CompleteWorkflow": Row(WORKERS, {**_HELD_RUN, "output": "MQ=="}, is_change=True),
+    "FailWorkflow": Row(WORKERS, {**_HELD_RUN, "error": _ERROR}, is_change=True),
+    "ScheduleSleep": Row(WORKERS, {**_STEP, "duration": "60s"}, is_change=True),
     "HealthCheck": Row(READERS, {}, Where.OPEN),
 }
 
@@ -239,7 +240,6 @@ ID_FIELDS: Final = frozenset(
         "newRunId",
         "runId",
         "childIds",
-        "stepId",
         "stepAttemptId",
         "workerId",
         "instanceKey",
@@ -288,6 +288,7 @@ PLAIN_FIELDS: Final = frozenset(
         "Wait.key",
         "Wait.detail",
         "fromStep",
+        "stepId",
         # What a user calls a run, within one namespace.
         "externalId",
         "externalIdPrefix",

@@ -137,6 +137,9 @@ class Stage:
         await engine.submit(
             ConfirmTasks(namespace=namespace, worker_id=worker, items=(TaskRef(held, 1),))
         )
+        held_run = await self._start(namespace, queue)
+        (run_task,) = await world.claim(engine, worker, **claim)
+        assert run_task.id == held_run
         paused, finished, pending = [await self._enqueue(namespace, queue) for _ in range(3)]
         await engine.submit(PauseTask(namespace=namespace, task_id=paused))
         await engine.submit(TerminateTask(namespace=namespace, task_id=finished))
@@ -171,6 +174,7 @@ class Stage:
             run=run,
             paused_run=paused_run,
             finished_run=finished_run,
+            held_run=held_run,
             worker=worker,
             session_worker=session_worker,
             key=created.key.id,
@@ -234,6 +238,7 @@ class Stage:
             run=new_id(),
             paused_run=new_id(),
             finished_run=new_id(),
+            held_run=new_id(),
             worker=new_id(),
             session_worker=new_id(),
             key="y" * 16,

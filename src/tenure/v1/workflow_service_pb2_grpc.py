@@ -134,7 +134,7 @@ class WorkflowServiceStub(object):
         self.FailStep = channel.unary_unary(
                 '/tenure.v1.WorkflowService/FailStep',
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.FailStepRequest.SerializeToString,
-                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.FailStepResponse.FromString,
                 _registered_method=True)
         self.CompleteWorkflow = channel.unary_unary(
                 '/tenure.v1.WorkflowService/CompleteWorkflow',
@@ -149,7 +149,7 @@ class WorkflowServiceStub(object):
         self.ScheduleSleep = channel.unary_unary(
                 '/tenure.v1.WorkflowService/ScheduleSleep',
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepRequest.SerializeToString,
-                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepResponse.FromString,
                 _registered_method=True)
         self.HealthCheck = channel.unary_unary(
                 '/tenure.v1.WorkflowService/HealthCheck',
@@ -416,7 +416,7 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
             'FailStep': grpc.unary_unary_rpc_method_handler(
                     servicer.FailStep,
                     request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.FailStepRequest.FromString,
-                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.FailStepResponse.SerializeToString,
             ),
             'CompleteWorkflow': grpc.unary_unary_rpc_method_handler(
                     servicer.CompleteWorkflow,
@@ -431,7 +431,7 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
             'ScheduleSleep': grpc.unary_unary_rpc_method_handler(
                     servicer.ScheduleSleep,
                     request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepRequest.FromString,
-                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepResponse.SerializeToString,
             ),
             'HealthCheck': grpc.unary_unary_rpc_method_handler(
                     servicer.HealthCheck,
@@ -979,7 +979,7 @@ class WorkflowService(object):
             target,
             '/tenure.v1.WorkflowService/FailStep',
             tenure_dot_v1_dot_workflow__service__pb2.FailStepRequest.SerializeToString,
-            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            tenure_dot_v1_dot_workflow__service__pb2.FailStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1060,7 +1060,7 @@ class WorkflowService(object):
             target,
             '/tenure.v1.WorkflowService/ScheduleSleep',
             tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepRequest.SerializeToString,
-            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepResponse.FromString,
             options,
             channel_credentials,
             insecure,

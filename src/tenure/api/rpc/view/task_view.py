@@ -37,6 +37,9 @@ _FINISH_OF: Final = {
 }
 
 
+_RETRY: Final = RetryPolicy()
+
+
 class SpecReader:
     """Reads options; equal ones are read once, because tasks of a kind share theirs."""
 
@@ -74,14 +77,14 @@ def read_options(given: task_pb2.TaskOptions) -> Spec:
         heartbeat_interval_ms=given.heartbeat_interval_ms,
         cancel_grace_ms=given.cancel_grace_period_ms or limits.CANCEL_GRACE_MS,
         delivery_timeout_ms=given.delivery_timeout_ms or limits.DELIVERY_TIMEOUT_MS,
-        retry=_policy(given.retry),
+        retry=policy(given.retry),
         encoding=given.encoding,
         resources=dict(given.resources),
     )
 
 
-def _policy(retry: task_pb2.RetryPolicy) -> RetryPolicy:
-    default = RetryPolicy()
+def policy(retry: task_pb2.RetryPolicy, default: RetryPolicy = _RETRY) -> RetryPolicy:
+    """Return when another attempt is made; what a message leaves out is as by default."""
     return RetryPolicy(
         initial_interval_ms=retry.initial_interval_ms or default.initial_interval_ms,
         backoff_coefficient=retry.backoff_coefficient or default.backoff_coefficient,
