@@ -527,7 +527,12 @@ class TestRefusals:
         await holder.complete()
         assert await world.dump() == before
 
-    async def test_a_run_that_was_terminated_records_nothing(self, holder: Holder) -> None:
+    @pytest.mark.parametrize("is_asleep", [False, True])
+    async def test_a_run_that_was_terminated_records_nothing(
+        self, holder: Holder, is_asleep: bool
+    ) -> None:
+        if is_asleep:
+            await holder.sleep(5)
         await terminate(holder.engine, holder.run_id)
         for call in ("begin", "complete", "fail", "sleep", "finish"):
             with pytest.raises(TaskAlreadyTerminal):

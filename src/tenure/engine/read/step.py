@@ -104,6 +104,8 @@ def _refusal(run: Task, held: HeldRun) -> Rejection | None:
 def _has_yielded(run: Task, held: HeldRun) -> bool:
     """Tell whether the last thing that has happened to a run is that this attempt has yielded."""
     is_last = run.attempt == held.attempt and run.last_outcome in YIELDS
+    if run.finished_at_ms is not None:
+        return False
     return is_last and (run.progress.run or NOT_BEGUN).home_worker_id == held.worker_id
 
 

@@ -154,7 +154,7 @@ class StepCalls:
                     await self._confirm(held)
                 made = _planned(found, plan)
                 if made.entry is None or await self._record(held, found, made.entry):
-                    if made.wake is not None and not found.has_yielded:
+                    if made.wake is not None:
                         await self._give_up_slot(held, found, made.wake)
                     return _answer(found, made)
         message = f"Other calls for run {held.run_id} came before this one. Try again."
