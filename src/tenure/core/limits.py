@@ -358,8 +358,7 @@ READ_POOL_SIZE: Final = 4
 # Lists and counts at the same time; the other connections are for lookups, which never wait for
 # them: a result that somebody waits for is a lookup.
 SCANS_MAX: Final = 2
-# A server that could not commit a heartbeat for SIGHT_STALL_MS is not sighted, so it probes more
-# often.
+# A server that cannot commit a heartbeat for SIGHT_STALL_MS is not sighted: it probes more often.
 SIGHT_PROBE_MS: Final = 400
 # How often leases are scanned, and retention searches for old rows.
 JUDGE_MS: Final = 1 * _SECOND_MS
@@ -374,8 +373,7 @@ JUDGED_BATCH_MAX: Final = 5_000
 FULL_CLAIM_BUDGET: Final = 100
 # Without hints such scans are the only way to find work: a tenth of the time.
 UNTOLD_CLAIM_BUDGET: Final = 10
-# Of the interval of the fallback poll, which varies by a tenth: so each poll may scan from the
-# head.
+# Of the interval of the fallback poll, which varies by a tenth: each may scan from the head.
 FULL_CLAIM_PACE: Final = 0.85
 # Hints for other replicas are combined: inside the transactions they would wait for each other.
 NOTIFY_MS: Final = 20
@@ -409,8 +407,8 @@ EVENT_NUMBER_DIGITS_MAX: Final = 18
 # Partitions of history are created for this many days ahead.
 DAY_MS: Final = _DAY_MS
 DAYS_AHEAD: Final = 2
-# Depths are not read during a scrape. A read that takes long happens less often, so that it uses at
-# most a hundredth of the time: 100,000 runs that sleep cost next to nothing.
+# Depths are not read during a scrape. They take at most a hundredth of the time, so that 100,000
+# runs that sleep cost next to nothing.
 SAMPLE_MS: Final = 5 * _SECOND_MS
 SAMPLE_BUDGET: Final = 100
 # Each label set is a time series in Prometheus; more queues are added up as `other`.
@@ -419,8 +417,7 @@ METRIC_METHODS_MAX: Final = 500
 METRIC_TYPES_MAX: Final = 100
 # A crash loop of all workers must not delay work; heartbeats have a lane of their own.
 REGISTRATIONS_PER_S: Final = 500
-# No rate: only the operator knows how much one of several namespaces may send, and what is too much
-# for the server is refused because of its waiting time.
+# No rate: only the operator knows the share of a namespace; overload is refused by waiting time.
 ENQUEUES_PER_S: Final = 0
 # Ten screens of twenty people that refresh each second; readers share few connections.
 LISTS_PER_S: Final = 200
@@ -436,8 +433,7 @@ POLLS_MAX: Final = 10_000
 WAITS_MAX: Final = 1_000
 # A refused caller tries again after some time: sessions and polls last long.
 CROWD_RETRY_MS: Final = 5 * _SECOND_MS
-# Streams that one gRPC connection may have open; its client delays the others. A worker has one and
-# some calls, a client one and its calls.
+# Streams of one gRPC connection, which delay the others. A worker or a client has one, and calls.
 CONNECTION_STREAMS_MAX: Final = 256
 # Bytes of a stream that gRPC buffers before they are read; its own default is 4 MiB, and grows. The
 # sender of a larger message waits for one more round trip.
@@ -532,8 +528,7 @@ CALLER_STREAMS_MAX: Final = 50
 WATCH_READ_MS: Final = 500
 # Shorter than the idle timeout of common proxies; it also detects that a client is gone.
 STREAM_PING_MS: Final = 15 * _SECOND_MS
-# Hints are written together: each write costs more than the hints in it, and nobody needs it
-# faster.
+# Hints are written together: a write costs more than the hints in it, and nobody is in a hurry.
 EVENT_GATHER_MS: Final = 20
 # Hints in one write, about 250 KiB; the next write waits until the subscriber has read them.
 EVENT_WRITE_MAX: Final = 1_000
@@ -541,8 +536,7 @@ EVENT_WRITE_MAX: Final = 1_000
 EVENT_RETRY_MS: Final = 1 * _SECOND_MS
 # The id of a server and a number, with some spare room.
 EVENT_ID_LENGTH_MAX: Final = 128
-# Request line and headers; usually a few hundred bytes, the longest part is a page token in the
-# URL.
+# Request line and headers; usually a few hundred bytes, most of it a page token in the URL.
 HTTP_HEAD_BYTES_MAX: Final = 8 * _KIB
 # A client on a slow line sends its head in one packet; a slower one only occupies a socket.
 HTTP_HEAD_MS: Final = 10 * _SECOND_MS
