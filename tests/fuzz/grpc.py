@@ -58,8 +58,9 @@ WAITING: Final = frozenset({"PollActivity"})
 WEIGHTS: Final = {
     **dict.fromkeys(("EnqueueTasks", "RegisterWorker", "PollActivity", "FinishTasks"), 12),
     **dict.fromkeys(("StartTasks", "HeartbeatTasks", "WorkerHeartbeat", "StartWorkflow"), 8),
-    **dict.fromkeys(("GetStepAttempt", "ListStepAttempts", "FailStep"), 1),
-    **dict.fromkeys(("BeginStep", "CompleteStep", "CompleteWorkflow", "FailWorkflow"), 1),
+    **dict.fromkeys(
+        ("BeginStep", "CompleteStep", "FailStep", "CompleteWorkflow", "FailWorkflow"), 1
+    ),
     **dict.fromkeys(("ScheduleSleep", "HealthCheck"), 1),
 }
 # Its first key would close an open server.

@@ -27,7 +27,7 @@ _SPAWN: Final = {**_HELD, "number": 1, "children": [{"key": "mail", "task": _NEW
 _CHILD_CANCEL: Final = {**_HELD, "number": 2, "childIds": ["$pending"]}
 _WORKER: Final = {**_HERE, "workerId": "$worker"}
 _RUN: Final = {**_HERE, "runId": "$run"}
-_STEP: Final = {**_RUN, "stepId": "$pending", "workerId": "$worker", "attempt": 1}
+_STEP: Final = {**_RUN, "stepId": "charge", "workerId": "$worker", "attempt": 1}
 
 _WORKFLOWS: Final[dict[str, Row]] = {
     "StartWorkflow": Row(
@@ -53,9 +53,9 @@ _WORKFLOWS: Final[dict[str, Row]] = {
     "RetryWorkflowRun": Row(
         SUBMITTERS, {**_HERE, "runId": "$finished_run", "newRunId": "$new_task"}, is_change=True
     ),
-    "GetStepAttempt": Row(READERS, {**_HERE, "stepAttemptId": "$pending"}, answer=LATER),
+    "GetStepAttempt": Row(READERS, {**_HERE, "stepAttemptId": "$step_attempt"}),
     "ListStepAttempts": Row(
-        READERS, {**_RUN, "stepId": "$pending", "pageToken": "$task_cursor"}, answer=LATER
+        READERS, {**_HERE, "runId": "$stepped_run", "pageSize": 1, "pageToken": "$step_cursor"}
     ),
     "RegisterWorker": Row(
         WORKERS,
@@ -239,7 +239,6 @@ ID_FIELDS: Final = frozenset(
         "newRunId",
         "runId",
         "childIds",
-        "stepId",
         "stepAttemptId",
         "workerId",
         "instanceKey",
@@ -294,6 +293,7 @@ PLAIN_FIELDS: Final = frozenset(
         "onLive",
         "onFinished",
         # A call of one run, and a place in the list of what it has open.
+        "stepId",
         "groupKey",
         "openAfter",
         "NewChild.key",

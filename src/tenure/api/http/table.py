@@ -29,6 +29,7 @@ from tenure.api.http.route import (
     worker,
 )
 from tenure.api.http.route.run import route as run
+from tenure.api.http.route.run import step
 from tenure.api.http.route.task import explain
 from tenure.api.http.route.task import route as task
 from tenure.api.metrics.metric import metrics_response
@@ -58,6 +59,7 @@ OPERATIONS: Final = (
     *task.OPERATIONS,
     *explain.OPERATIONS,
     *run.OPERATIONS,
+    *step.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,

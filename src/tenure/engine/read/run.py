@@ -61,7 +61,7 @@ async def get_run(store: Store, *, namespace: str, run_id: str) -> RunView:
     key = (check.namespace(namespace), check.task_id(run_id, "runId"))
 
     async def body(tx: Tx) -> RunView:
-        task, journal_id = await _find_run(tx, key)
+        task, journal_id = await find_run(tx, key)
         ends = await journal_table.read_ends(tx, [journal_id])
         end = ends.get(journal_id, JournalEnd(journal_id))
         counts = await child_table.count_children(tx, [key])
@@ -99,7 +99,7 @@ async def read_journal(
         check.task_id(open_after, "openAfter")
 
     async def body(tx: Tx) -> JournalPage:
-        run, _ = await _find_run(tx, key)
+        run, _ = await find_run(tx, key)
         wanted = PageOf(run=run, after=after, group_key=group_key, open_after=open_after)
         (page,) = await read_pages(tx, [wanted])
         if isinstance(page, Rejection):
@@ -131,7 +131,7 @@ async def plan_retry(
         raise InvalidArgument(message, field="fromPosition")
 
     async def body(tx: Tx) -> RetryRun:
-        task, journal_id = await _find_run(tx, key)
+        task, journal_id = await find_run(tx, key)
         if task.state not in TERMINAL:
             raise wrong_state(task).to_error()
         assert task.link is not None
@@ -180,7 +180,7 @@ async def _read_outline(tx: Tx, journal_id: str) -> JournalOutline:
             return JournalOutline()
 
 
-async def _find_run(tx: Tx, key: tuple[str, str]) -> tuple[Task, str]:
+async def find_run(tx: Tx, key: tuple[str, str]) -> tuple[Task, str]:
     """Return a run and its journal; an activity is no run."""
     try:
         task = await find_task(tx, key)

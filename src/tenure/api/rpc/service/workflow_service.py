@@ -1,4 +1,4 @@
-"""Runs, workers that poll, and the list of workers, over gRPC; single steps are not offered yet."""
+"""Runs, workers that poll, and the list of workers, over gRPC."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
 from tenure.api.rpc.service.run_service import RunService
+from tenure.api.rpc.service.step_service import StepService
 from tenure.api.rpc.service_spec import ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.worker_session import token_number
 from tenure.api.rpc.view import journal_view, task_view, worker_view
@@ -34,8 +35,8 @@ from tenure.v1 import workflow_service_pb2_grpc
 _MS_PER_S: Final = 1_000
 
 
-class WorkflowService(RunService, workflow_service_pb2_grpc.WorkflowServiceServicer):
-    """Runs, registration, heartbeats and polls of workers, and the list of workers."""
+class WorkflowService(RunService, StepService, workflow_service_pb2_grpc.WorkflowServiceServicer):
+    """Runs, steps, registration, heartbeats and polls of workers, and the list of workers."""
 
     def __init__(self, shared: ServiceDependencies) -> None:
         """Also know whether the server can work."""
@@ -255,7 +256,7 @@ class WorkflowService(RunService, workflow_service_pb2_grpc.WorkflowServiceServi
     async def _later(self, request: object, context: Context) -> NoReturn:
         raise Unimplemented
 
-    GetStepAttempt = ListStepAttempts = BeginStep = CompleteStep = FailStep = _later
+    BeginStep = CompleteStep = FailStep = _later
     CompleteWorkflow = FailWorkflow = ScheduleSleep = _later
 
 
