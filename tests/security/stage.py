@@ -27,7 +27,7 @@ from tenure.engine.access.command import CreateKey, SetQueue
 from tenure.engine.command import TaskRef
 from tenure.engine.read import query
 from tenure.engine.read import run as run_read
-from tenure.engine.read.step import list_steps
+from tenure.engine.read.step_attempt import list_steps
 from tenure.engine.run.command import StartRun
 from tenure.engine.task.command import ConfirmTasks, PauseTask, TerminateTask
 from tenure.v1 import task_service_pb2 as task_pb

@@ -15,7 +15,7 @@ from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
 from tenure.api.rpc.service.run_service import RunService
-from tenure.api.rpc.service.step_service import StepService
+from tenure.api.rpc.service.step_attempt_service import StepAttemptService
 from tenure.api.rpc.service_spec import ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.worker_session import token_number
 from tenure.api.rpc.view import journal_view, task_view, worker_view
@@ -35,7 +35,9 @@ from tenure.v1 import workflow_service_pb2_grpc
 _MS_PER_S: Final = 1_000
 
 
-class WorkflowService(RunService, StepService, workflow_service_pb2_grpc.WorkflowServiceServicer):
+class WorkflowService(
+    RunService, StepAttemptService, workflow_service_pb2_grpc.WorkflowServiceServicer
+):
     """Runs, steps, registration, heartbeats and polls of workers, and the list of workers."""
 
     def __init__(self, shared: ServiceDependencies) -> None:

@@ -22,7 +22,7 @@ from tenure.api.http.view import (
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.run.step_attempt import MapCounts, StepAttempt, StepKind, StepStatus
-from tenure.engine.read.step import list_steps
+from tenure.engine.read.step_attempt import list_steps
 
 
 class StepListQuery(ScopedPageQuery, frozen=True):

@@ -12,7 +12,7 @@ from tenure.core.run.step_attempt import MapCounts, StepAttempt, StepKind, StepS
 from tenure.core.task.record import Spec, Task
 from tenure.core.task.retry import RetryPolicy
 from tenure.engine.engine import Engine
-from tenure.engine.read import step as step_read
+from tenure.engine.read import step_attempt as step_read
 from tenure.engine.read.query import Page, PageRequest
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.task.command import FinishKind

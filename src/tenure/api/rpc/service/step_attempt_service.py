@@ -7,11 +7,11 @@ from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.service_spec import EngineService
 from tenure.api.rpc.view import step_view
-from tenure.engine.read import step as step_read
+from tenure.engine.read import step_attempt as step_read
 from tenure.v1 import workflow_service_pb2 as pb
 
 
-class StepService(EngineService):
+class StepAttemptService(EngineService):
     """What the steps of runs have done, as clients and operators see it."""
 
     async def GetStepAttempt(
