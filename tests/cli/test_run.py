@@ -126,7 +126,7 @@ def test_a_run_that_waits_shows_for_what_and_a_signal_wakes_it(
         run_id = start(run, "approval", "[1]", "--queue", queue)
         until_status(run, run_id, "WAITING")
         text = run("runs", "show", run_id).stdout
-        assert "signal approve since 1970-01-01T00:00:00.001Z (expense.py:9)" in text
+        assert "signal approve since 1970-01-01T00:00:00.001Z at expense.py:9" in text
         assert "timer timeout (until 1970-01-01T00:00:01.000Z)" in text
         assert "and 1 more" in text
         assert '"asked": "ann"' in text

@@ -146,6 +146,23 @@ def test_types_and_states_are_chosen(run: Run, server: ServerProcess, queue: str
     assert len({each["taskId"] for each in found}) == len(found)
 
 
+def test_runs_are_followed_too_also_by_their_state(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    chosen = ("--queue", queue, "--state", "waiting", "-o", "jsonl")
+    with SmallWorker(server.grpc, queue), following(server, *chosen) as tail:
+
+        def is_shown() -> bool:
+            run("run", "park", "--queue", queue)
+            return bool(tail.lines)
+
+        # Nothing tells when it listens, but that it shows something.
+        eventually_sync(is_shown, "a parked run")
+        assert tail.end() == 130
+    found = [json.loads(line) for line in tail.lines]
+    assert {(each["type"], each["state"]) for each in found} == {("park", "WAITING")}
+
+
 def test_it_goes_on_over_a_restart_and_shows_nothing_twice(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tenure.db"
 

@@ -45,6 +45,13 @@ def wait(gate: str) -> str:
 def fall(height: int | str) -> None:
     raise ValueError(f"{height} is too high")
 """
+WORKFLOW: Final = """
+from tenure import WorkflowContext, workflow
+
+@workflow
+async def welcome(ctx: WorkflowContext, name: str) -> str:
+    return await ctx.execute(greet, name)
+"""
 IN_CODE: Final = """
 import os
 from tenure import Worker, activity
@@ -188,6 +195,15 @@ def test_the_options_reach_the_server(start: Start, run: Run, queue: str) -> Non
     assert shown["mode"] == "POLL"
     assert shown["lease"]["durationMs"] == 40_000
     assert ran(run, queue, "greet", {"name": "Ann"}) == "Hello Ann"
+
+
+def test_activities_and_workflows_are_listed_apart(
+    start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = fresh(folder, monkeypatch, TASKS + WORKFLOW)
+    process = start(name)
+    assert process.until("Activities:").split()[1:] == ["fall,", "greet,", "wait"]
+    assert process.until("Workflows:").split()[1:] == ["welcome"]
 
 
 def test_every_queue_that_is_named_is_served(start: Start, run: Run, queue: str) -> None:
@@ -454,6 +470,21 @@ def test_a_module_that_cannot_be_run_is_explained(
     assert result.exit_code == code, result.output
     assert part in result.stderr
     assert "Next:" in result.stderr or code == 2
+
+
+WRONG_OPTION: Final = """from tenure import activity
+@activity(start_to_close="1m", heartbeat="5s")
+async def greet() -> None: ...
+"""
+
+
+@pytest.mark.parametrize("text", [WRONG_OPTION, "import json\njson.loads('{')\n"])
+def test_the_line_of_a_mistake_in_a_module_is_one_of_the_users_code(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    name = fresh(folder, monkeypatch, text)
+    result = invoke("worker", name)
+    assert f"{name}.py, line 2)" in result.stderr
 
 
 def test_a_module_with_two_workers_asks_which_one(

@@ -112,7 +112,7 @@ class SmallWorker(threading.Thread):
         elif task.type == "approval" and task.attempt == 1:
             self._publish(task)
             finish.kind = task_pb2.FINISH_KIND_YIELDED
-            finish.waits.add(kind="signal", key="approve", since_ms=1, detail="expense.py:9")
+            finish.waits.add(kind="signal", key="approve", since_ms=1, site="expense.py:9")
             finish.waits.add(kind="timer", key="timeout", detail="1000")
             finish.wait_count = 3
         elif task.type == "parent" and task.attempt == 1:

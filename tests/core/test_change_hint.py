@@ -24,6 +24,7 @@ TASK = Hint(EventKind.TASK, NAMESPACE, ID, 3, "RUNNING", "mail")
     "hint",
     [
         TASK,
+        Hint(EventKind.RUN, NAMESPACE, ID, 3, "SLEEPING", "mail"),
         Hint(EventKind.WORKER, NAMESPACE, ID, 1, "DRAINING", "mail"),
         Hint(EventKind.QUEUE, NAMESPACE, "mail", 0, "PAUSED", "mail"),
         Hint(EventKind.NAMESPACE, NAMESPACE, NAMESPACE, 0, "ACTIVE"),
@@ -40,7 +41,7 @@ def test_what_one_server_tells_the_other_hears(hint: Hint) -> None:
         "task",
         "task a b",
         "task  b 3 RUNNING mail",
-        f"run {NAMESPACE} {ID} 3 RUNNING mail",
+        f"flow {NAMESPACE} {ID} 3 RUNNING mail",
         f"task {NAMESPACE} {ID} -3 RUNNING mail",
         f"task {NAMESPACE} {ID} ٣ RUNNING mail",
         f"task {NAMESPACE} {ID} {'9' * 400} RUNNING mail",

@@ -247,6 +247,10 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "patience negative": (lambda: of_yield(patience_n=-1), "patienceN"),
     "patience 2**63": (lambda: of_yield(patience_ms=HUGE), "patienceMs"),
     "wait with NUL": (lambda: of_yield(waits=(Wait("signal", NUL),)), "waits"),
+    "wait at a line that is too long": (
+        lambda: of_yield(waits=(Wait("x", "y", site="x" * 513),)),
+        "waits",
+    ),
     "wait without an instant": (lambda: of_yield(waits=(Wait("x", "y", -1),)), "waits"),
     "too many waits": (lambda: of_yield(waits=(Wait("signal", "x"),) * 21), "waits"),
     "wait count negative": (lambda: of_yield(wait_count=-1), "waitCount"),

@@ -22,10 +22,11 @@ import grpc.aio
 import msgspec
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from tenure.errors import ERRORS, Unauthenticated
-from tenure.v1 import admin_service_pb2, session_service_pb2, task_service_pb2, worker_pb2
+from tenure.v1 import admin_service_pb2, session_service_pb2, task_pb2, task_service_pb2, worker_pb2
 from tenure.v1 import workflow_service_pb2 as w
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
 from tenure.v1.error_pb2 import ErrorDetail
@@ -53,15 +54,17 @@ CANCELLED_SHARE: Final = 0.03
 SESSION_SHARE: Final = 0.12
 WATCH_SHARE: Final = 0.04
 UNKNOWN_SHARE: Final = 0.01
+# How often somebody takes a run, so that calls for its steps get further than to its worker.
+HOLD_SHARE: Final = 0.05
+# Runs of their own queue and type: nobody else takes or ends them.
+HELD: Final = "held"
 WAITING: Final = frozenset({"PollActivity"})
 # The most is to be found where the most is done, the least where nothing is done yet.
 WEIGHTS: Final = {
     **dict.fromkeys(("EnqueueTasks", "RegisterWorker", "PollActivity", "FinishTasks"), 12),
     **dict.fromkeys(("StartTasks", "HeartbeatTasks", "WorkerHeartbeat", "StartWorkflow"), 8),
-    **dict.fromkeys(
-        ("BeginStep", "CompleteStep", "FailStep", "CompleteWorkflow", "FailWorkflow"), 1
-    ),
-    **dict.fromkeys(("ScheduleSleep", "HealthCheck"), 1),
+    **dict.fromkeys(("BeginStep", "CompleteStep", "FailStep", "ScheduleSleep"), 8),
+    **dict.fromkeys(("HealthCheck",), 1),
 }
 # Its first key would close an open server.
 CLOSING: Final = "CreateApiKey"
@@ -156,6 +159,8 @@ class GrpcFuzzer:
             await self._converse(channel, WATCH, frames, rng, metadata)
         elif lot < SESSION_SHARE + WATCH_SHARE + UNKNOWN_SHARE:
             await self._call(channel, rng.choice(UNKNOWN), rng.randbytes(5), None, metadata)
+        elif lot < SESSION_SHARE + WATCH_SHARE + UNKNOWN_SHARE + HOLD_SHARE:
+            await self._hold_run(channel, metadata)
         else:
             await self._call_one(channel, maker, metadata)
 
@@ -273,6 +278,35 @@ class GrpcFuzzer:
             self._judge(error, "RegisterWorker of a session", metadata, is_left=False)
             return ""
         return str(answer.worker_id)
+
+    async def _hold_run(self, channel: grpc.aio.Channel, metadata: Any) -> None:
+        """Start a run and let a worker have it, for whom others then speak."""
+        stub: Any = WorkflowServiceStub(channel)
+        here: Any = {"namespace_id": NAMESPACE, "task_queue": HELD}
+        given = {"metadata": metadata, "timeout": WAIT_S}
+        retry = task_pb2.RetryPolicy(maximum_attempts=3, initial_interval_ms=1)
+        start = w.StartWorkflowRequest(
+            **here, workflow_type=HELD, options=task_pb2.TaskOptions(retry=retry)
+        )
+        register = w.RegisterWorkerRequest(**here, workflow_types=[HELD])
+        try:
+            await stub.StartWorkflow(start, **given)
+            made = await stub.RegisterWorker(register, **given)
+            poll = w.PollActivityRequest(
+                **here,
+                worker_id=made.worker_id,
+                supported_workflow_types=[HELD],
+                max_tasks=5,
+                wait=Duration(),
+            )
+            answer = await stub.PollActivity(poll, **given)
+        except grpc.aio.AioRpcError as error:
+            self._judge(error, "a run that is held", metadata, is_left=False)
+            return
+        self.found.note("ok")
+        for task in answer.tasks:
+            held = task.task_id, task.attempt, made.worker_id
+            self._pool.add(self._pool.held_runs, held)
 
     async def _converse(
         self,

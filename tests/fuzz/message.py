@@ -51,6 +51,8 @@ class Pool(msgspec.Struct):
     """Ids and tokens that a server gave out, so that some of them are right."""
 
     refs: list[tuple[str, int]] = []
+    # Runs with the attempts and the workers that hold them.
+    held_runs: list[tuple[str, int, str]] = []
     leases: list[tuple[str, str]] = []
     worker_ids: list[str] = []
     tokens: list[str] = []
@@ -158,6 +160,10 @@ class Maker:
             return
         if pool.refs and {"task_id", "attempt"} <= names:
             made.task_id, made.attempt = self.rng.choice(pool.refs)
+        if pool.held_runs and {"run_id", "attempt", "worker_id"} <= names:
+            # The newest are held yet.
+            held = self.rng.choice(pool.held_runs[-10:])
+            made.run_id, made.attempt, made.worker_id = held
         if pool.leases and {"worker_id", "token"} <= names:
             # The newest are alive yet.
             made.worker_id, made.token = self.rng.choice(pool.leases[-10:])
@@ -316,7 +322,7 @@ _FOREIGN: Final[tuple[Tame, ...]] = (
 _NEEDED: Final = frozenset(
     {
         *("tasks", "items", "options", "hello", "workflow_types", "supported_workflow_types"),
-        *("item", "wait", "add", "drain_deadline"),
+        *("item", "wait", "add", "drain_deadline", "error"),
     }
 )
 _TAME: Final[Mapping[str, Tame]] = {
@@ -325,6 +331,7 @@ _TAME: Final[Mapping[str, Tame]] = {
     "remove": _task_id,
     "new_task_id": _new_id,
     "run_id": _task_id,
+    "step_id": _one_of("a", "b", "c"),
     "child_ids": _task_id,
     "open_after": _task_id,
     "group_key": _one_of("", "", "map:work"),
@@ -336,7 +343,6 @@ _TAME: Final[Mapping[str, Tame]] = {
     "page_token": lambda rng, pool: rng.choice((*pool.page_tokens[-1:], "", "", "")),
     "key_id": _known("key_ids"),
     "step_attempt_id": _step_attempt_id,
-    "step_id": _one_of("", "charge"),
     "key": _one_of("charge", "pack"),
     "task_queue": _one_of(*QUEUES),
     "name": _one_of(*QUEUES, "fuzz/new", "fuzz-2"),

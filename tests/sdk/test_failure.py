@@ -115,12 +115,33 @@ def test_a_cancelled_task_says_why() -> None:
     assert caught.error is None
 
 
+def test_the_timeout_of_a_run_has_the_name_that_it_has_for_users() -> None:
+    result = task_service_pb2.TaskResult(
+        task_id="t", state=task_pb2.TASK_STATE_FAILED, failure_reason=Reason.SCHEDULE_TO_CLOSE
+    )
+    caught = failure.from_result(result, CONVERTER, noun=failure.RUN)
+    assert isinstance(caught, failure.TaskTimedOut)
+    assert str(caught) == "Run t did not end within its timeout"
+
+
 def test_a_name_from_the_wire_is_text_and_nothing_else() -> None:
     cause = received(task_pb2.TaskError(message="m", type="os.system")).error
     assert type(cause) is RemoteError
     with pytest.raises(PayloadError, match="no details"):
         cause.details(int)
     assert cause.details() == ()
+
+
+def test_a_group_of_failures_says_what_they_are() -> None:
+    inner = ExceptionGroup("later", [KeyError("x")])
+    group = ExceptionGroup("unhandled errors", [ValueError("no"), inner, TypeError()])
+    wire = failure.to_wire(group, CONVERTER)
+    assert wire.message == (
+        "unhandled errors (3 sub-exceptions): ValueError: no; ExceptionGroup: later "
+        "(1 sub-exception): KeyError: 'x'; TypeError"
+    )
+    many = failure.to_wire(ExceptionGroup("e", [OSError(f"{n}") for n in range(9)]), CONVERTER)
+    assert many.message == "e (9 sub-exceptions): OSError: 0; OSError: 1; OSError: 2; …"
 
 
 class UnspeakableError(Exception):

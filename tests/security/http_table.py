@@ -85,6 +85,7 @@ ROUTES: Final[dict[str, Row]] = {
     "GET /v1/runs/{runId}/steps": Row(
         READERS, _at("/v1/runs/$stepped_run/steps", pageSize=1, pageToken="$step_cursor")
     ),
+    "GET /v1/runs/{runId}/explain": Row(READERS, _at(f"{_RUN}/explain")),
     "POST /v1/runs/{runId}/signal/{signal}": Row(
         SUBMITTERS, _at(f"{_RUN}/signal/go", {"ok": True}), is_change=True
     ),

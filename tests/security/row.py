@@ -65,6 +65,7 @@ class Cast:
     finished_run: str
     stepped_run: str
     step_attempt: str
+    held_run: str
     worker: str
     session_worker: str
     key: str

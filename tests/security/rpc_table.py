@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.security.row import ADMINS, LATER, READERS, SUBMITTERS, WORKERS, Row, Where
+from tests.security.row import ADMINS, READERS, SUBMITTERS, WORKERS, Row, Where
 
 _HERE: Final = {"namespaceId": "$namespace"}
 _TASK: Final = {**_HERE, "taskId": "$pending"}
@@ -27,7 +27,8 @@ _SPAWN: Final = {**_HELD, "number": 1, "children": [{"key": "mail", "task": _NEW
 _CHILD_CANCEL: Final = {**_HELD, "number": 2, "childIds": ["$pending"]}
 _WORKER: Final = {**_HERE, "workerId": "$worker"}
 _RUN: Final = {**_HERE, "runId": "$run"}
-_STEP: Final = {**_RUN, "stepId": "charge", "workerId": "$worker", "attempt": 1}
+_HELD_RUN: Final = {**_HERE, "runId": "$held_run", "workerId": "$worker", "attempt": 1}
+_STEP: Final = {**_HELD_RUN, "stepId": "charge"}
 
 _WORKFLOWS: Final[dict[str, Row]] = {
     "StartWorkflow": Row(
@@ -50,6 +51,7 @@ _WORKFLOWS: Final[dict[str, Row]] = {
     "ResumeWorkflowRun": Row(SUBMITTERS, {**_HERE, "runId": "$paused_run"}, is_change=True),
     "TerminateWorkflowRun": Row(SUBMITTERS, _RUN, is_change=True),
     "GetJournal": Row(READERS, _RUN),
+    "ExplainWorkflowRun": Row(READERS, _RUN),
     "RetryWorkflowRun": Row(
         SUBMITTERS, {**_HERE, "runId": "$finished_run", "newRunId": "$new_task"}, is_change=True
     ),
@@ -94,12 +96,12 @@ _WORKFLOWS: Final[dict[str, Row]] = {
         },
         is_change=True,
     ),
-    "BeginStep": Row(WORKERS, _STEP, answer=LATER),
-    "CompleteStep": Row(WORKERS, _STEP, answer=LATER),
-    "FailStep": Row(WORKERS, _STEP, answer=LATER),
-    "CompleteWorkflow": Row(WORKERS, {**_RUN, "workerId": "$worker", "attempt": 1}, answer=LATER),
-    "FailWorkflow": Row(WORKERS, {**_RUN, "workerId": "$worker", "attempt": 1}, answer=LATER),
-    "ScheduleSleep": Row(WORKERS, _STEP, answer=LATER),
+    "BeginStep": Row(WORKERS, _STEP, is_change=True),
+    "CompleteStep": Row(WORKERS, {**_STEP, "output": "MQ=="}, is_change=True),
+    "FailStep": Row(WORKERS, {**_STEP, "error": _ERROR}, is_change=True),
+    "CompleteWorkflow": Row(WORKERS, {**_HELD_RUN, "output": "MQ=="}, is_change=True),
+    "FailWorkflow": Row(WORKERS, {**_HELD_RUN, "error": _ERROR}, is_change=True),
+    "ScheduleSleep": Row(WORKERS, {**_STEP, "duration": "60s"}, is_change=True),
     "HealthCheck": Row(READERS, {}, Where.OPEN),
 }
 
@@ -286,14 +288,15 @@ PLAIN_FIELDS: Final = frozenset(
         "Wait.kind",
         "Wait.key",
         "Wait.detail",
+        "Wait.site",
         "fromStep",
+        "stepId",
         # What a user calls a run, within one namespace.
         "externalId",
         "externalIdPrefix",
         "onLive",
         "onFinished",
         # A call of one run, and a place in the list of what it has open.
-        "stepId",
         "groupKey",
         "openAfter",
         "NewChild.key",

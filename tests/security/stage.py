@@ -139,6 +139,9 @@ class Stage:
             ConfirmTasks(namespace=namespace, worker_id=worker, items=(TaskRef(held, 1),))
         )
         stepped_run = await self._stepped_run(worker, claim)
+        held_run = await self._start(namespace, queue)
+        (run_task,) = await world.claim(engine, worker, **claim)
+        assert run_task.id == held_run
         paused, finished, pending = [await self._enqueue(namespace, queue) for _ in range(3)]
         await engine.submit(PauseTask(namespace=namespace, task_id=paused))
         await engine.submit(TerminateTask(namespace=namespace, task_id=finished))
@@ -176,6 +179,7 @@ class Stage:
             finished_run=finished_run,
             stepped_run=stepped_run,
             step_attempt=steps.items[0].id,
+            held_run=held_run,
             worker=worker,
             session_worker=session_worker,
             key=created.key.id,
@@ -251,6 +255,7 @@ class Stage:
             finished_run=new_id(),
             stepped_run=new_id(),
             step_attempt=f"{new_id()}.0.1",
+            held_run=new_id(),
             worker=new_id(),
             session_worker=new_id(),
             key="y" * 16,

@@ -308,7 +308,12 @@ def _finish(task: Task, ending: Ending) -> Finish:
                 wake_index=ending.wake_index,
                 patience_n=ending.patience_n,
                 patience_ms=ending.patience_ms,
-                waits=tuple([Wait(each.kind, each.key, 0, each.detail) for each in ending.waits]),
+                waits=tuple(
+                    [
+                        Wait(each.kind, each.key, each.since_ms, each.detail, each.line)
+                        for each in ending.waits
+                    ]
+                ),
                 wait_count=ending.wait_count,
             )
             return Finish(task_id=task.id, attempt=task.attempt, kind=FinishKind.YIELDED, wish=wish)

@@ -42,6 +42,7 @@ from tests.soak import (
     run_map,
     run_one_slot,
     run_pause,
+    run_poll,
     run_races,
     run_replacement,
     run_replicas,
@@ -124,6 +125,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "run_replacement": CatalogEntry(run_replacement.run, LEASES),
     "run_pause": CatalogEntry(run_pause.run, LEASES),
     "run_continue": CatalogEntry(run_continue.run, LEASES),
+    "run_poll": CatalogEntry(run_poll.run, LEASES),
     "run_eviction": CatalogEntry(run_eviction.run, NO_TIME),
     # Runs with children, and with code that changes.
     "run_map": CatalogEntry(run_map.run, LEASES),

@@ -78,6 +78,20 @@ async def mixed(ctx: WorkflowContext, rounds: int) -> int:
     return total
 
 
+@workflow
+async def everything(ctx: WorkflowContext, number: int, count: int) -> int:
+    """Map, have a child, wait for a signal, and undo it when it is cancelled."""
+    child = ctx.child(one_child, number)
+    total = await ctx.step(add_up, await ctx.map(work, range(count)))
+    total += await child
+    try:
+        return total + await ctx.wait_signal(go_on)
+    except asyncio.CancelledError:
+        await ctx.execute(item, number, 1)
+        await ctx.step(say, "undone")
+        raise
+
+
 async def _stay(ctx: WorkflowContext) -> None:
     try:
         await ctx.wait_signal(go_on)
@@ -121,6 +135,6 @@ async def keep_children(ctx: WorkflowContext, count: int) -> None:
 
 ACTIVITIES: Final = [item, work]
 WORKFLOWS: Final = [
-    *(map_many, gather_many, one_child, one_parent, mixed),
+    *(map_many, gather_many, one_child, one_parent, mixed, everything),
     *(keep_children, *STAYING.values()),
 ]

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from tenure.core.run.record import RunLink
+from tenure.store.table import closing as closing_table
 from tenure.store.table import diagnosis as reads
+from tenure.store.table import run_diagnosis as run_reads
+from tenure.store.table.closing import Closing
 from tenure.store.table.diagnosis import Extent
 from tenure.store.table.listing import Onlooker
 from tenure.store.transaction import Store, Tx
-from tests.store.rows import NAMESPACE, NOW, add_workers, held, insert, lease, offline, worker
+from tests.store.rows import (
+    NAMESPACE,
+    NOW,
+    add_workers,
+    held,
+    insert,
+    lease,
+    offline,
+    worker,
+    worker_id,
+)
 
 # In every order that the statements have, it comes first.
 OTHER = "aaa/default"
@@ -24,6 +40,7 @@ READS: dict[str, Callable[[Tx, Extent], Awaitable[Iterable[Any]]]] = {
     "stuck leases": lambda tx, extent: reads.list_stuck_leases(tx, extent, before_ms=LATER),
     "unreleased": lambda tx, extent: reads.list_unreleased(tx, extent, before_ms=LATER),
     "overdue": lambda tx, extent: reads.list_overdue(tx, extent, before_ms=LATER),
+    "closings": lambda tx, extent: run_reads.list_late_closings(tx, extent, before_ms=LATER),
 }
 
 
@@ -37,7 +54,12 @@ async def crowded(store: Store) -> Store:
             [worker(first, namespace=namespace, types=(f"mail-{first}",)), gone],
             [lease(first, namespace=namespace, lease_until_ms=NOW + first)],
         )
-        await insert(store, held(first, namespace=namespace, due_at_ms=NOW + first))
+        owner_id = worker_id(first)
+        child = held(first, namespace=namespace, due_at_ms=NOW + first)
+        await insert(store, replace(child, link=RunLink(parent_id=owner_id)))
+        ended_at_ms = NOW + first
+        closing = Closing(namespace, owner_id, owner_id, is_group=False, ended_at_ms=ended_at_ms)
+        await store.transaction(partial(closing_table.insert_closings, closings=[closing]))
     return store
 
 

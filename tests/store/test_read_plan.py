@@ -81,6 +81,8 @@ READS: Final = (
 COUNTS: Final = (
     ("count_queue_tasks", (NAMESPACE, QUEUE), SEEN),
     ("count_depths", (NAMESPACE, QUEUE), SEEN),
+    ("count_parked_runs", (NAMESPACE,), SEEN),
+    ("list_oldest_runs", (NAMESPACE,), SEEN),
 )
 STATES: Final = ("no statistics", "vacuumed while empty", "good statistics")
 

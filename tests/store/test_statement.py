@@ -66,6 +66,8 @@ SHARED: Final = {
     "count_children": 1,
     "find_children": 1,
     "read_children": 1,
+    "count_parked_runs": 1,
+    "list_oldest_runs": 1,
 }
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})

@@ -74,7 +74,7 @@ FULL_RUN = RunProgress(
     home_worker_id=task_id(92),
     park=FAULT,
     park_count=9,
-    waits=(Wait("signal", "żółw", 10, "orders.py:7"),),
+    waits=(Wait("signal", "żółw", 10, "ann", "orders.py:7"),),
     wait_count=11,
 )
 FULL_PROGRESS = AttemptProgress(

@@ -160,8 +160,7 @@ def _imported(name: str, *, is_verbose: bool) -> ModuleType:
 
 def _failed(what: str, error: BaseException) -> CliError:
     """Return the error for code of a user that raised, with the place where it did."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    place = _place(error)
     if isinstance(error, SyntaxError):
         place = f" ({error.filename}, line {error.lineno})"
     text = str(error.msg if isinstance(error, SyntaxError) else error)
@@ -171,6 +170,18 @@ def _failed(what: str, error: BaseException) -> CliError:
         hint="Correct it. -v shows the whole traceback.",
         exit_code=ExitCode.FAILED,
     )
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line of the user's code: what it called may be ours, or Python's."""
+    from tenure.sdk.workflow.source_line import is_users
+
+    frames = list(traceback.walk_tb(error.__traceback__))
+    users = [each for each in frames if is_users(each[0])] or frames
+    if not users:
+        return ""
+    frame, line = users[-1]
+    return f" ({frame.f_code.co_filename}, line {line})"
 
 
 def _usage(what: str, hint: str) -> CliError:

@@ -170,12 +170,16 @@ class _Assignment:
             if bidder.lines is not None:
                 bidder.add(index, hand)
             self._bidders.append(bidder)
+        self._fill_lines()
+
+    def _fill_lines(self) -> None:
         for index, bidder in enumerate(self._bidders):
-            if bidder.index == index:
-                bidder.stand(index)
-                if bidder.place is not None:
-                    for task_type in bidder.lines or self._hands[index].types:
-                        self._lines.setdefault(task_type, []).append(bidder.place)
+            if bidder.index != index:
+                continue
+            bidder.stand(index)
+            if bidder.place is not None:
+                for task_type in bidder.lines or self._hands[index].types:
+                    self._lines.setdefault(task_type, []).append(bidder.place)
         for line in self._lines.values():
             heapq.heapify(line)
 

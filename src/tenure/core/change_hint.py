@@ -23,10 +23,13 @@ class EventKind(enum.StrEnum):
     """The kind of thing that changed."""
 
     TASK = "task"
+    # A run of a workflow; its state is its status.
+    RUN = "run"
     WORKER = "worker"
     QUEUE = "queue"
     NAMESPACE = "namespace"
-    # A running attempt reported progress: its task has a new version and is otherwise the same.
+    # A running attempt reported progress: its task or run has a new version, and is otherwise the
+    # same.
     PROGRESS = "progress"
 
     # Enum's own hash is a Python function.

@@ -121,6 +121,9 @@ SAMPLE_QUEUES_AT_ONCE: Final = 20
 # Tasks ahead of a task that an explanation counts, and items of each list that it names.
 AHEAD_COUNTED_MAX: Final = 1_000
 EXPLAINED_MAX: Final = 10
+# So many tasks that a run waits for are explained, and one of each run among them, to this depth.
+EXPLAINED_CHILDREN_MAX: Final = 5
+EXPLAINED_DEPTH_MAX: Final = 10
 # Workers that ended last; an explanation searches them for one of a queue.
 ENDED_SEEN_MAX: Final = 1_000
 # Valid names that are recognised without a regular expression; about 1 MiB at worst.
@@ -239,10 +242,16 @@ CLOSED_CHILDREN_MAX: Final = 500
 EXTERNAL_ID_BYTES_MAX: Final = 255
 # Open children of one page.
 OPEN_PAGE_MAX: Final = 1_000
-# Scope, name and ordinal of a call; where in the source it is; and what waits for a signal.
+# Scope, name and ordinal of a call, and a few bytes more of the timer of a step that is tried
+# again; where in the source it is; and what waits for a signal.
 STEP_KEY_BYTES_MAX: Final = 512
+WAKE_KEY_BYTES_MAX: Final = STEP_KEY_BYTES_MAX + 16
 STEP_SITE_BYTES_MAX: Final = 512
 SIGNAL_BYTES_MAX: Final = 256 * _KIB
+# A failed step that is tried again within this time keeps its slot; a later one is worth a re-run.
+STEP_WAIT_HERE_MS: Final = 5 * _SECOND_MS
+# Calls for steps of one run that somebody else overtook, before the caller has to try again.
+STEP_CALL_TURNS: Final = 20
 # What a run publishes of itself: it is written with the row, and read by whoever looks at the run.
 RUN_STATE_BYTES_MAX: Final = 64 * _KIB
 # Signals that come with the start of a run.
@@ -584,6 +593,10 @@ DIAGNOSIS_MS_MAX: Final = 8 * _SECOND_MS
 # Findings of one kind, and rows that one check reads.
 FINDINGS_MAX: Final = 20
 DIAGNOSED_ROWS_MAX: Final = 10_000
+# Of the oldest runs; of one type; 100,000 children of an ended run live on for 105 s.
+DIAGNOSED_JOURNALS_MAX: Final = 5_000
+PARKED_READ_MAX: Final = 20
+CLOSING_PROBLEM_MS: Final = 2 * _MINUTE_MS
 # Rows that `db check` has in memory at a time: 80 MiB if each has the largest input and output.
 SCANNED_ROWS_MAX: Final = 20
 # Damaged rows that it names; of more it shows only the number.

@@ -98,7 +98,6 @@ class Engine:
         self._heartbeats = HeartbeatRun(
             store, clock, self.settings, meter=lambda: self.meter, lose=self._lose, pause=pause
         )
-        self._sessions = self._heartbeats.sessions
         self.worker_keys = self._heartbeats.worker_keys
         work = self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
@@ -125,8 +124,7 @@ class Engine:
         )
         self.access_cache.on_change(lambda: self._dispatch.obey(self.access_cache.disabled))
         work.has_extra_work = lambda: self._dispatch.has_work
-        jobs = all_services() if services is None else services
-        self._services = [Service(each, self) for each in jobs]
+        self._services = [Service(each, self) for each in _jobs(services)]
 
     def _lane(
         self,
@@ -269,7 +267,7 @@ class Engine:
         """Note that the worker closed a session without a goodbye."""
         self.end_session(worker_id, session_no)
         lost_at_ms = self.clock.monotonic_ms()
-        spared = self._sessions.closed(
+        spared = self._heartbeats.sessions.closed(
             worker_id, mono_ms=lost_at_ms, open_count=self._dispatch.offer_count
         )
         if spared:
@@ -282,7 +280,7 @@ class Engine:
             lost_at_mono_ms=lost_at_ms,
         )
         # A heartbeat from before the end does not show that the worker lives: it is handled first.
-        self._beats.follow(lambda: self._dispatch.post(self._sessions.with_token(close)))
+        self._beats.follow(lambda: self._dispatch.post(self._heartbeats.sessions.with_token(close)))
 
     def give_back(self, tasks: Sequence[Task]) -> None:
         """Put back tasks that were handed out and never left this server."""
@@ -395,8 +393,8 @@ class Engine:
             _answer_steps(entries, committed.answers)
         # Then workers: the enqueuing caller waits for them.
         self._dispatch.deliver(committed)
-        if len(entries) == 1 and SPECS[type(entries[0][0])].is_awaited and not len(self._work):
-            # Nobody waits for this lane: deliveries are written before the rest is done.
+        if self._is_idle_after(entries):
+            # Deliveries are written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
             if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
@@ -411,6 +409,10 @@ class Engine:
         if self.events.is_wanted:
             self.events.committed(committed.ws)
         self.meter.committed(committed)
+
+    def _is_idle_after(self, entries: Sequence[WorkEntry]) -> bool:
+        """Return whether nobody waits for this lane, and a caller for the only command."""
+        return len(entries) == 1 and SPECS[type(entries[0][0])].is_awaited and not len(self._work)
 
     def _wake_services(self, ws: WorkingSet) -> None:
         """Set the alarms of services for what a batch leaves to them."""
@@ -446,6 +448,10 @@ class Engine:
     async def _slow(self, point: str) -> None:
         if self._pause is not None:
             await self._pause(point)
+
+
+def _jobs(services: Sequence[Job] | None) -> Sequence[Job]:
+    return all_services() if services is None else services
 
 
 def _by_service(due: Alarm, grace: Alarm) -> dict[str, Alarm]:

@@ -9,6 +9,7 @@ remote type is text: nothing is ever rebuilt by it.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import Final
 
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
@@ -25,7 +26,9 @@ _CATEGORIES: Final = {
 _CATEGORY_OF: Final[dict[int, ErrorCategory]] = {
     number: each for each, number in _CATEGORIES.items()
 }
-
+# What is shown of an exception group: so many exceptions of each, and groups in groups so deep.
+_GROUP_SHOWN_MAX: Final = 3
+_GROUP_LEVELS_MAX: Final = 3
 
 RUN: Final = "Run"
 """The noun of a run in messages; that of other tasks is ``Task``."""
@@ -137,7 +140,23 @@ class StepFailed(TaskFailed):
 class ChildFailed(TaskFailed):
     """A child run ended without success; ``state`` says how, and the cause is its failure."""
 
-    state: TaskState = TaskState.FAILED
+    def __init__(
+        self,
+        task_id: str,
+        message: str,
+        *,
+        is_cancelled: bool = False,
+        reason: str = "",
+        attempt: int = 0,
+    ) -> None:
+        """Say how the run has ended."""
+        super().__init__(task_id, message, reason=reason, attempt=attempt)
+        self._is_cancelled = is_cancelled
+
+    @property
+    def state(self) -> TaskState:
+        """How the run has ended: failed or cancelled."""
+        return TaskState.CANCELLED if self._is_cancelled else TaskState.FAILED
 
 
 class WorkersLost(TaskFailed):
@@ -180,16 +199,7 @@ def from_result(
     result: task_service_pb2.TaskResult, converter: Converter, *, noun: str = "Task"
 ) -> TaskFailed:
     """Return the exception for a task or, by its ``noun``, a run that ended without success."""
-    if result.state == task_pb2.TASK_STATE_CANCELLED:
-        kind: type[TaskFailed] = TaskCancelled
-        what = "was cancelled"
-        if result.cancel_reason:
-            what = f"{what}: {result.cancel_reason}"
-    else:
-        kind, what = _BY_REASON.get(result.failure_reason, (TaskFailed, "failed"))
-        if noun == RUN and kind is TaskFailed:
-            # Most runs have one attempt at their result, whatever workers have held them.
-            what = "failed"
+    kind, what = _kind_and_text(result, noun)
     error = RemoteError(result.error, converter) if result.HasField("error") else None
     # The server's own message about a timeout would repeat ``what``.
     is_said = (
@@ -211,6 +221,19 @@ def from_result(
     return failure
 
 
+def _kind_and_text(result: task_service_pb2.TaskResult, noun: str) -> tuple[type[TaskFailed], str]:
+    if result.state == task_pb2.TASK_STATE_CANCELLED:
+        why = f": {result.cancel_reason}" if result.cancel_reason else ""
+        return TaskCancelled, f"was cancelled{why}"
+    kind, what = _BY_REASON.get(result.failure_reason, (TaskFailed, "failed"))
+    if noun == RUN and kind is TaskFailed:
+        # Most runs have one attempt at their result, whatever workers have held them.
+        return kind, "failed"
+    if noun == RUN and result.failure_reason == Reason.SCHEDULE_TO_CLOSE:
+        return kind, "did not end within its timeout"
+    return kind, what
+
+
 def of_step(error: task_pb2.TaskError, key: str, converter: Converter) -> StepFailed:
     """Return the exception for a step whose failure was recorded."""
     cause = RemoteError(error, converter)
@@ -222,10 +245,14 @@ def of_step(error: task_pb2.TaskError, key: str, converter: Converter) -> StepFa
 def of_child_run(result: task_service_pb2.TaskResult, converter: Converter) -> ChildFailed:
     """Return the exception for a child run that ended without success."""
     found = from_result(result, converter, noun=RUN)
-    failed = ChildFailed(result.task_id, str(found), reason=found.reason, attempt=found.attempt)
+    failed = ChildFailed(
+        result.task_id,
+        str(found),
+        is_cancelled=result.state == task_pb2.TASK_STATE_CANCELLED,
+        reason=found.reason,
+        attempt=found.attempt,
+    )
     failed.__cause__ = found.__cause__
-    if result.state == task_pb2.TASK_STATE_CANCELLED:
-        failed.state = TaskState.CANCELLED
     return failed
 
 
@@ -276,12 +303,25 @@ def _details(error: ApplicationError, converter: Converter) -> bytes:
         return converter.encode_details((f"The details cannot be shown. {problem}",))
 
 
-def _text(error: BaseException) -> str:
+def _text(error: BaseException, levels: int = _GROUP_LEVELS_MAX) -> str:
     try:
         text = str(error)
     except Exception as problem:  # noqa: BLE001 (a __str__ of a user may raise anything)
         text = f"The message cannot be shown: {type(problem).__name__}"
+    if isinstance(error, BaseExceptionGroup) and levels:
+        # A task group says no more than how many failures it has.
+        text = f"{text}: {_first_of(error.exceptions, levels - 1)}"
     return text or type(error).__name__
+
+
+def _first_of(errors: Sequence[BaseException], levels: int) -> str:
+    """Return what the first of some exceptions are."""
+    shown = []
+    for each in errors[:_GROUP_SHOWN_MAX]:
+        name, text = type(each).__name__, _text(each, levels)
+        shown.append(name if text == name else f"{name}: {text}")
+    more = ["…"] if len(errors) > _GROUP_SHOWN_MAX else []
+    return "; ".join([*shown, *more])
 
 
 def _trace(error: BaseException) -> str:

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from tenure.sdk.activity.definition import Activity, Call
     from tenure.sdk.activity.option import OneCallSettings
     from tenure.sdk.client.completion import Completion
+    from tenure.sdk.client.explanation import Explanation, RunExplanation
     from tenure.sdk.client.handle import Handle
     from tenure.sdk.client.result_wait import OnProgress
     from tenure.sdk.client.run_handle import RunHandle
     from tenure.sdk.client.run_view import RunDescription
     from tenure.sdk.client.step_view import RunStep
-    from tenure.sdk.client.view import AttemptInfo, Explanation, HeartbeatAnswer, TaskInfo
+    from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, TaskInfo
     from tenure.sdk.duration import Duration
     from tenure.sdk.payload import Codec, UserValue
     from tenure.sdk.transport.tls import TLS
@@ -200,8 +201,13 @@ class SyncRunHandle(Generic[R_co]):
         """
         return self._anchor.iterate(lambda client: self._part._at(client).steps(key=key))
 
-    def explain(self) -> Explanation:
-        """Return why the run does not go on now: the decisive reason first, with what to do."""
+    def explain(self) -> RunExplanation:
+        """Return why the run does not go on now: the decisive reason first, with what to do.
+
+        >>> print(run.explain())
+
+        What it waits for is explained in the same way, down to the cause.
+        """
         return self._anchor.run(lambda client: self._part._at(client).explain())
 
     def cancel(self, reason: str = "") -> None:

@@ -875,10 +875,13 @@ class Wait(google.protobuf.message.Message):
     KEY_FIELD_NUMBER: builtins.int
     SINCE_MS_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
+    SITE_FIELD_NUMBER: builtins.int
     kind: builtins.str
     key: builtins.str
     since_ms: builtins.int
     detail: builtins.str
+    site: builtins.str
+    """File and line of the call."""
     def __init__(
         self,
         *,
@@ -886,8 +889,9 @@ class Wait(google.protobuf.message.Message):
         key: builtins.str = ...,
         since_ms: builtins.int = ...,
         detail: builtins.str = ...,
+        site: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["detail", b"detail", "key", b"key", "kind", b"kind", "since_ms", b"since_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "key", b"key", "kind", b"kind", "since_ms", b"since_ms", "site", b"site"]) -> None: ...
 
 Global___Wait: typing_extensions.TypeAlias = Wait
 

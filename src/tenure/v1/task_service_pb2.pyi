@@ -416,12 +416,17 @@ class Reason(google.protobuf.message.Message):
     MESSAGE_FIELD_NUMBER: builtins.int
     ADVICE_FIELD_NUMBER: builtins.int
     EVIDENCE_FIELD_NUMBER: builtins.int
+    TASKS_FIELD_NUMBER: builtins.int
     code: builtins.str
     """For example queue_paused, no_worker_for_type, backing_off."""
     message: builtins.str
     advice: builtins.str
     @property
     def evidence(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def tasks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ExplainedTask]:
+        """Of a run that waits for tasks and runs that it has made: the first of them."""
+
     def __init__(
         self,
         *,
@@ -429,10 +434,42 @@ class Reason(google.protobuf.message.Message):
         message: builtins.str = ...,
         advice: builtins.str = ...,
         evidence: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        tasks: collections.abc.Iterable[Global___ExplainedTask] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["advice", b"advice", "code", b"code", "evidence", b"evidence", "message", b"message"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "code", b"code", "evidence", b"evidence", "message", b"message", "tasks", b"tasks"]) -> None: ...
 
 Global___Reason: typing_extensions.TypeAlias = Reason
+
+@typing.final
+class ExplainedTask(google.protobuf.message.Message):
+    """A task or a run that a run waits for, and why it is not running."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    REASONS_FIELD_NUMBER: builtins.int
+    task_id: builtins.str
+    type: builtins.str
+    kind: tenure.v1.task_pb2.TaskKind.ValueType
+    status: builtins.str
+    """The state of a task or the status of a run, such as PENDING or SLEEPING."""
+    @property
+    def reasons(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Reason]: ...
+    def __init__(
+        self,
+        *,
+        task_id: builtins.str = ...,
+        type: builtins.str = ...,
+        kind: tenure.v1.task_pb2.TaskKind.ValueType = ...,
+        status: builtins.str = ...,
+        reasons: collections.abc.Iterable[Global___Reason] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kind", b"kind", "reasons", b"reasons", "status", b"status", "task_id", b"task_id", "type", b"type"]) -> None: ...
+
+Global___ExplainedTask: typing_extensions.TypeAlias = ExplainedTask
 
 @typing.final
 class WatchTasksRequest(google.protobuf.message.Message):

@@ -13,6 +13,7 @@ import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
 import tenure.v1.task_pb2
+import tenure.v1.task_service_pb2
 import tenure.v1.worker_pb2
 import typing
 
@@ -743,7 +744,7 @@ class StepAttempt(google.protobuf.message.Message):
     back.
     """
     input: builtins.bytes
-    """Of a queued step; lists leave it out."""
+    """Of a queued step, and of a local one if BeginStep was told; lists leave it out."""
     output: builtins.bytes
     kind: builtins.str
     """LOCAL, CHILD or MAP."""
@@ -1154,6 +1155,50 @@ class GetJournalResponse(google.protobuf.message.Message):
 Global___GetJournalResponse: typing_extensions.TypeAlias = GetJournalResponse
 
 @typing.final
+class ExplainWorkflowRunRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    namespace_id: builtins.str
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        namespace_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id", "run_id", b"run_id"]) -> None: ...
+
+Global___ExplainWorkflowRunRequest: typing_extensions.TypeAlias = ExplainWorkflowRunRequest
+
+@typing.final
+class ExplainWorkflowRunResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    EXPLANATION_FIELD_NUMBER: builtins.int
+    REASONS_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    status: Global___WorkflowStatus.ValueType
+    explanation: builtins.str
+    """The reasons in one text, for people."""
+    @property
+    def reasons(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_service_pb2.Reason]: ...
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        status: Global___WorkflowStatus.ValueType = ...,
+        explanation: builtins.str = ...,
+        reasons: collections.abc.Iterable[tenure.v1.task_service_pb2.Reason] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["explanation", b"explanation", "reasons", b"reasons", "run_id", b"run_id", "status", b"status"]) -> None: ...
+
+Global___ExplainWorkflowRunResponse: typing_extensions.TypeAlias = ExplainWorkflowRunResponse
+
+@typing.final
 class GetWorkflowRunRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1390,6 +1435,13 @@ Global___ListStepAttemptsResponse: typing_extensions.TypeAlias = ListStepAttempt
 
 @typing.final
 class BeginStepRequest(google.protobuf.message.Message):
+    """Single steps. A step is found again by its id, which is the key of the call in the journal. All need
+    the worker and the attempt that hold the run. has_yielded in an answer says that the attempt is over:
+    stop working on the run, a poll brings it back.
+
+    Confirms the attempt too.
+    """
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: builtins.int
@@ -1404,6 +1456,7 @@ class BeginStepRequest(google.protobuf.message.Message):
     worker_id: builtins.str
     attempt: builtins.int
     input: builtins.bytes
+    """In the encoding of the run's input; shown with the step."""
     def __init__(
         self,
         *,
@@ -1420,27 +1473,50 @@ Global___BeginStepRequest: typing_extensions.TypeAlias = BeginStepRequest
 
 @typing.final
 class BeginStepResponse(google.protobuf.message.Message):
+    """should_execute is false for a step that has ended, with its output or its error, and for one whose
+    next attempt is far away.
+    """
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SHOULD_EXECUTE_FIELD_NUMBER: builtins.int
     CACHED_RESULT_FIELD_NUMBER: builtins.int
     STEP_ATTEMPT_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
+    HAS_YIELDED_FIELD_NUMBER: builtins.int
+    NEXT_AT_MS_FIELD_NUMBER: builtins.int
     should_execute: builtins.bool
     cached_result: builtins.bytes
     step_attempt: builtins.int
+    """The number of the attempt of the step, from 1 on."""
+    output_encoding: builtins.str
+    """Of cached_result."""
+    has_yielded: builtins.bool
+    """The step waits for its next attempt, which begins at next_at_ms."""
+    next_at_ms: builtins.int
+    @property
+    def error(self) -> tenure.v1.task_pb2.TaskError: ...
     def __init__(
         self,
         *,
         should_execute: builtins.bool = ...,
         cached_result: builtins.bytes = ...,
         step_attempt: builtins.int = ...,
+        error: tenure.v1.task_pb2.TaskError | None = ...,
+        output_encoding: builtins.str = ...,
+        has_yielded: builtins.bool = ...,
+        next_at_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["cached_result", b"cached_result", "should_execute", b"should_execute", "step_attempt", b"step_attempt"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cached_result", b"cached_result", "error", b"error", "has_yielded", b"has_yielded", "next_at_ms", b"next_at_ms", "output_encoding", b"output_encoding", "should_execute", b"should_execute", "step_attempt", b"step_attempt"]) -> None: ...
 
 Global___BeginStepResponse: typing_extensions.TypeAlias = BeginStepResponse
 
 @typing.final
 class CompleteStepRequest(google.protobuf.message.Message):
+    """The same output again changes nothing; another one is refused."""
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: builtins.int
@@ -1449,12 +1525,15 @@ class CompleteStepRequest(google.protobuf.message.Message):
     NAMESPACE_ID_FIELD_NUMBER: builtins.int
     WORKER_ID_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     step_id: builtins.str
     output: builtins.bytes
     namespace_id: builtins.str
     worker_id: builtins.str
     attempt: builtins.int
+    output_encoding: builtins.str
+    """Empty means that of the run's input."""
     def __init__(
         self,
         *,
@@ -1464,13 +1543,16 @@ class CompleteStepRequest(google.protobuf.message.Message):
         namespace_id: builtins.str = ...,
         worker_id: builtins.str = ...,
         attempt: builtins.int = ...,
+        output_encoding: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "namespace_id", b"namespace_id", "output", b"output", "run_id", b"run_id", "step_id", b"step_id", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "namespace_id", b"namespace_id", "output", b"output", "output_encoding", b"output_encoding", "run_id", b"run_id", "step_id", b"step_id", "worker_id", b"worker_id"]) -> None: ...
 
 Global___CompleteStepRequest: typing_extensions.TypeAlias = CompleteStepRequest
 
 @typing.final
 class FailStepRequest(google.protobuf.message.Message):
+    """The same failure again, before the step began once more, changes nothing."""
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: builtins.int
@@ -1479,6 +1561,7 @@ class FailStepRequest(google.protobuf.message.Message):
     NAMESPACE_ID_FIELD_NUMBER: builtins.int
     WORKER_ID_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
+    RETRY_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     step_id: builtins.str
     namespace_id: builtins.str
@@ -1486,6 +1569,10 @@ class FailStepRequest(google.protobuf.message.Message):
     attempt: builtins.int
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
+    @property
+    def retry(self) -> tenure.v1.task_pb2.RetryPolicy:
+        """Unset means 3 attempts, after 200 ms and 400 ms."""
+
     def __init__(
         self,
         *,
@@ -1495,11 +1582,40 @@ class FailStepRequest(google.protobuf.message.Message):
         namespace_id: builtins.str = ...,
         worker_id: builtins.str = ...,
         attempt: builtins.int = ...,
+        retry: tenure.v1.task_pb2.RetryPolicy | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "error", b"error", "namespace_id", b"namespace_id", "run_id", b"run_id", "step_id", b"step_id", "worker_id", b"worker_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["error", b"error", "retry", b"retry"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "error", b"error", "namespace_id", b"namespace_id", "retry", b"retry", "run_id", b"run_id", "step_id", b"step_id", "worker_id", b"worker_id"]) -> None: ...
 
 Global___FailStepRequest: typing_extensions.TypeAlias = FailStepRequest
+
+@typing.final
+class FailStepResponse(google.protobuf.message.Message):
+    """Without will_retry the step has failed for good: its error is recorded."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WILL_RETRY_FIELD_NUMBER: builtins.int
+    RETRY_AT_MS_FIELD_NUMBER: builtins.int
+    RETRY_AFTER_MS_FIELD_NUMBER: builtins.int
+    HAS_YIELDED_FIELD_NUMBER: builtins.int
+    will_retry: builtins.bool
+    retry_at_ms: builtins.int
+    retry_after_ms: builtins.int
+    """What was left of that when this was answered."""
+    has_yielded: builtins.bool
+    """The next attempt is more than 5 s away."""
+    def __init__(
+        self,
+        *,
+        will_retry: builtins.bool = ...,
+        retry_at_ms: builtins.int = ...,
+        retry_after_ms: builtins.int = ...,
+        has_yielded: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["has_yielded", b"has_yielded", "retry_after_ms", b"retry_after_ms", "retry_at_ms", b"retry_at_ms", "will_retry", b"will_retry"]) -> None: ...
+
+Global___FailStepResponse: typing_extensions.TypeAlias = FailStepResponse
 
 @typing.final
 class CompleteWorkflowRequest(google.protobuf.message.Message):
@@ -1510,11 +1626,14 @@ class CompleteWorkflowRequest(google.protobuf.message.Message):
     NAMESPACE_ID_FIELD_NUMBER: builtins.int
     WORKER_ID_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     output: builtins.bytes
     namespace_id: builtins.str
     worker_id: builtins.str
     attempt: builtins.int
+    output_encoding: builtins.str
+    """Empty means that of the input."""
     def __init__(
         self,
         *,
@@ -1523,8 +1642,9 @@ class CompleteWorkflowRequest(google.protobuf.message.Message):
         namespace_id: builtins.str = ...,
         worker_id: builtins.str = ...,
         attempt: builtins.int = ...,
+        output_encoding: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "namespace_id", b"namespace_id", "output", b"output", "run_id", b"run_id", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "namespace_id", b"namespace_id", "output", b"output", "output_encoding", b"output_encoding", "run_id", b"run_id", "worker_id", b"worker_id"]) -> None: ...
 
 Global___CompleteWorkflowRequest: typing_extensions.TypeAlias = CompleteWorkflowRequest
 
@@ -1559,6 +1679,8 @@ Global___FailWorkflowRequest: typing_extensions.TypeAlias = FailWorkflowRequest
 
 @typing.final
 class ScheduleSleepRequest(google.protobuf.message.Message):
+    """The time counts from the first request with this step_id on, whatever wakes the run before."""
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: builtins.int
@@ -1588,6 +1710,26 @@ class ScheduleSleepRequest(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "duration", b"duration", "namespace_id", b"namespace_id", "run_id", b"run_id", "step_id", b"step_id", "worker_id", b"worker_id"]) -> None: ...
 
 Global___ScheduleSleepRequest: typing_extensions.TypeAlias = ScheduleSleepRequest
+
+@typing.final
+class ScheduleSleepResponse(google.protobuf.message.Message):
+    """Without has_yielded the sleep is over: go on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HAS_YIELDED_FIELD_NUMBER: builtins.int
+    WAKE_AT_MS_FIELD_NUMBER: builtins.int
+    has_yielded: builtins.bool
+    wake_at_ms: builtins.int
+    def __init__(
+        self,
+        *,
+        has_yielded: builtins.bool = ...,
+        wake_at_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["has_yielded", b"has_yielded", "wake_at_ms", b"wake_at_ms"]) -> None: ...
+
+Global___ScheduleSleepResponse: typing_extensions.TypeAlias = ScheduleSleepResponse
 
 @typing.final
 class HealthCheckRequest(google.protobuf.message.Message):

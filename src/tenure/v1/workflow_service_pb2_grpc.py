@@ -76,6 +76,11 @@ class WorkflowServiceStub(object):
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.FromString,
                 _registered_method=True)
+        self.ExplainWorkflowRun = channel.unary_unary(
+                '/tenure.v1.WorkflowService/ExplainWorkflowRun',
+                request_serializer=tenure_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRunRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRunResponse.FromString,
+                _registered_method=True)
         self.RetryWorkflowRun = channel.unary_unary(
                 '/tenure.v1.WorkflowService/RetryWorkflowRun',
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.RetryWorkflowRunRequest.SerializeToString,
@@ -134,7 +139,7 @@ class WorkflowServiceStub(object):
         self.FailStep = channel.unary_unary(
                 '/tenure.v1.WorkflowService/FailStep',
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.FailStepRequest.SerializeToString,
-                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.FailStepResponse.FromString,
                 _registered_method=True)
         self.CompleteWorkflow = channel.unary_unary(
                 '/tenure.v1.WorkflowService/CompleteWorkflow',
@@ -149,7 +154,7 @@ class WorkflowServiceStub(object):
         self.ScheduleSleep = channel.unary_unary(
                 '/tenure.v1.WorkflowService/ScheduleSleep',
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepRequest.SerializeToString,
-                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepResponse.FromString,
                 _registered_method=True)
         self.HealthCheck = channel.unary_unary(
                 '/tenure.v1.WorkflowService/HealthCheck',
@@ -210,6 +215,13 @@ class WorkflowServiceServicer(object):
 
     def GetJournal(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainWorkflowRun(self, request, context):
+        """Why a run does not go on now, and why what it waits for is not done; the first reason counts now.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -358,6 +370,11 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.SerializeToString,
             ),
+            'ExplainWorkflowRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainWorkflowRun,
+                    request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRunRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRunResponse.SerializeToString,
+            ),
             'RetryWorkflowRun': grpc.unary_unary_rpc_method_handler(
                     servicer.RetryWorkflowRun,
                     request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.RetryWorkflowRunRequest.FromString,
@@ -416,7 +433,7 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
             'FailStep': grpc.unary_unary_rpc_method_handler(
                     servicer.FailStep,
                     request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.FailStepRequest.FromString,
-                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.FailStepResponse.SerializeToString,
             ),
             'CompleteWorkflow': grpc.unary_unary_rpc_method_handler(
                     servicer.CompleteWorkflow,
@@ -431,7 +448,7 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
             'ScheduleSleep': grpc.unary_unary_rpc_method_handler(
                     servicer.ScheduleSleep,
                     request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepRequest.FromString,
-                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepResponse.SerializeToString,
             ),
             'HealthCheck': grpc.unary_unary_rpc_method_handler(
                     servicer.HealthCheck,
@@ -656,6 +673,33 @@ class WorkflowService(object):
             '/tenure.v1.WorkflowService/GetJournal',
             tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.SerializeToString,
             tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainWorkflowRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.WorkflowService/ExplainWorkflowRun',
+            tenure_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRunRequest.SerializeToString,
+            tenure_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRunResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -979,7 +1023,7 @@ class WorkflowService(object):
             target,
             '/tenure.v1.WorkflowService/FailStep',
             tenure_dot_v1_dot_workflow__service__pb2.FailStepRequest.SerializeToString,
-            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            tenure_dot_v1_dot_workflow__service__pb2.FailStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1060,7 +1104,7 @@ class WorkflowService(object):
             target,
             '/tenure.v1.WorkflowService/ScheduleSleep',
             tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepRequest.SerializeToString,
-            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            tenure_dot_v1_dot_workflow__service__pb2.ScheduleSleepResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from tenure.engine.access import command as c
-from tests.api.access.keyed_server import FREE, KeyedServer, bearer, key_id
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tests.api.access.keyed_server import FREE, KeyedServer, bearer, key_id, shown
 from tests.api.http.site import TASK
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
 from tests.polling import eventually
@@ -66,8 +67,8 @@ async def test_who_is_refused_is_told_how_to_come_in(small: KeyedServer) -> None
 async def test_no_answer_opens_the_server_to_scripts_of_other_sites(small: KeyedServer) -> None:
     key = await small.make_key("viewer")
     origin = {"origin": "https://evil.example", "access-control-request-method": "GET"}
-    for method, shown in (("OPTIONS", ""), ("GET", ""), ("GET", key)):
-        answer = await small.http(method, "/v1/tasks", shown, headers=origin)
+    for method, presented in (("OPTIONS", ""), ("GET", ""), ("GET", key)):
+        answer = await small.http(method, "/v1/tasks", presented, headers=origin)
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
@@ -265,6 +266,34 @@ async def test_a_disabled_namespace_takes_nothing_until_it_is_enabled(lobby: Key
     enabled = await lobby.http("POST", f"/v1/namespaces/{NAMESPACE}/enable", admin)
     assert enabled.json()["isDisabled"] is False
     assert await lobby.code("POST", "/v1/tasks", admin, json=TASK) == (201, "")
+
+
+async def test_the_audit_log_says_who_changed_a_run(lobby: KeyedServer) -> None:
+    admin, client = await lobby.make_key("admin"), await lobby.make_key("client")
+    body = {"type": "order", "queue": "default"}
+    run_id = (await lobby.http("POST", "/v1/runs", client, json=body)).json()["runId"]
+    fields = {"namespace_id": NAMESPACE, "run_id": run_id}
+    await lobby.http("POST", f"/v1/tasks/{run_id}/pause", client)
+    await lobby.http("POST", f"/v1/runs/{run_id}/resume", client)
+    terminate = workflow_pb.TerminateWorkflowRunRequest(**fields)
+    await lobby.wire.workflows.TerminateWorkflowRun(terminate, metadata=shown(admin))
+    retry = workflow_pb.RetryWorkflowRunRequest(**fields)
+    new = await lobby.wire.workflows.RetryWorkflowRun(retry, metadata=shown(client))
+    path = f"/v1/runs/{new.run_id}/cancel"
+    await lobby.http("POST", path, admin, json={"reason": "enough"})
+    found = (await lobby.http("GET", "/v1/audit", admin)).json()["records"]
+    who = {key_id(admin): "admin", key_id(client): "client"}
+    assert [
+        (each["action"], who[each["actor"]], each["target"])
+        for each in reversed(found)
+        if each["action"].startswith("run.")
+    ] == [
+        ("run.pause", "client", run_id),
+        ("run.resume", "client", run_id),
+        ("run.terminate", "admin", run_id),
+        ("run.retry", "client", run_id),
+        ("run.cancel", "admin", new.run_id),
+    ]
 
 
 async def test_the_audit_log_says_who_did_what(lobby: KeyedServer) -> None:

@@ -193,6 +193,22 @@ async def test_progress_comes_to_who_asks_for_it(small: Site) -> None:
         assert [data["state"] for *_, data in await some(changes, 1)] == ["SUCCEEDED"]
 
 
+async def test_runs_are_told_apart_from_tasks(small: Site) -> None:
+    async with (
+        small.client.stream("GET", PATH) as all_,
+        small.client.stream("GET", f"{PATH}?kind=run") as runs,
+    ):
+        await eventually(lambda: small.engine.events.subscriber_count == 2)
+        task_id = await small.enqueue()
+        body = {"type": "order", "queue": "default"}
+        run_id = (await small.call("POST", "/v1/runs", json=body))["runId"]
+        ((_, _, told),) = await some(runs, 1, "run")
+        assert (told["kind"], told["id"], told["state"]) == ("run", run_id, "PENDING")
+        await small.call("POST", f"/v1/tasks/{task_id}/cancel")
+        heard = await some(all_, 2)
+    assert {each[2]["id"] for each in heard} == {task_id}
+
+
 async def test_kinds_queues_and_namespaces_are_chosen(small: Site) -> None:
     engine, world = small.engine, small.world
     async with (

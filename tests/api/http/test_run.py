@@ -131,12 +131,13 @@ async def test_a_run_that_waits_says_for_what_and_shows_its_state(site: Site) ->
     entry = step("2/ship#3", output=b'{"no": 7}', encoding="json", took_ms=7, site="orders.py:3")
     await positions(engine, worker, report(run, entry))
     wish = {"wake_at_ms": world.clock.now_ms() + 1_000, "wait_count": 2}
-    waits = (Wait("signal", "approve", world.clock.now_ms(), "orders.py:9"),)
+    waits = (Wait("signal", "approve", world.clock.now_ms(), "for ann", "orders.py:9"),)
     await give_up_slot(world, engine, worker, run, seen=1, waits=waits, **wish)
     shown = await get(site, run.id)
     assert (shown["status"], shown["waitCount"], shown["attempt"]) == ("WAITING", 2, 1)
     (wait,) = shown["waits"]
-    assert (wait["kind"], wait["key"], wait["detail"]) == ("signal", "approve", "orders.py:9")
+    assert (wait["kind"], wait["key"]) == ("signal", "approve")
+    assert (wait["detail"], wait["site"]) == ("for ann", "orders.py:9")
     assert shown["stateBase64"] == base64.b64encode(b"\x01").decode()
     assert (shown["progressPercent"], shown["progressMessage"]) == (30, "packing")
     assert shown["wakesAt"] > shown["createdAt"]

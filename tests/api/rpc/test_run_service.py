@@ -158,16 +158,18 @@ async def test_a_waiting_run_shows_what_it_waits_for_and_its_state(
     await engine.submit(HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(beat,)))
     await positions(engine, worker, report(run, step("charge", took_ms=7)))
     wake_at_ms = world.clock.now_ms() + 60_000
-    wait = Wait("signal", "approve", world.clock.now_ms(), "orders.py:12")
+    since_ms = world.clock.now_ms()
+    wait = Wait("signal", "approve", since_ms, "for ann", "orders.py:12")
     await give_up_slot(
         world, engine, worker, run, seen=1, wake_at_ms=wake_at_ms, waits=(wait,), wait_count=3
     )
     shown = await get(wire, run.id)
     assert name_of(shown.status) == "WAITING"
     assert shown.wake_up_at.ToMilliseconds() == wake_at_ms
-    assert [(each.kind, each.key, each.detail) for each in shown.waits] == [
-        ("signal", "approve", "orders.py:12")
+    assert [(each.key, each.since_ms, each.detail, each.site) for each in shown.waits] == [
+        ("approve", since_ms, "for ann", "orders.py:12")
     ]
+    assert shown.waits[0].kind == "signal"
     assert (shown.wait_count, shown.state_value, shown.progress_percent) == (3, b'"packing"', 30)
     assert (shown.entry_count, shown.progress_message, shown.attempts) == (1, "packing", 1)
     (entry,) = (await journal(wire, run.id)).entries

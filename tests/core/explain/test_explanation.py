@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenure.core.explain.explanation import explain, text
+from tenure.core.explain.explanation import explain, explained
 from tenure.core.explain.fact import (
     Crew,
     EndedWorker,
@@ -16,6 +16,7 @@ from tenure.core.explain.fact import (
     Holder,
     Member,
     NearWorker,
+    TaskExplanation,
     WaitingReason,
 )
 from tenure.core.instant import instant_text
@@ -527,6 +528,7 @@ class TestOrder:
         assert reason.advice == "Enable it: tenure namespaces enable acme/default"
 
     def test_as_one_text_each_reason_is_a_line(self) -> None:
-        found = reasons(fresh(), crews=(), ahead_count=1)
-        assert len(text(found).splitlines()) == 2
-        assert text((WaitingReason("x", "So it is."),)) == "So it is."
+        found = explained(Facts(task=fresh(), now_ms=T0, queue=QUEUE, ahead_count=1))
+        assert len(found.text.splitlines()) == len(found.reasons) == 2
+        bare = TaskExplanation(found.task, found.status, (WaitingReason("x", "So it is."),))
+        assert bare.text == "So it is."

@@ -27,6 +27,7 @@ from tenure.core.task.event import (
     AttemptYielded,
     CancelRequested,
     EntryAppended,
+    HandedOut,
     ResumeRequested,
     StepsRecorded,
     TaskLost,
@@ -106,6 +107,14 @@ def test_a_run_has_begun_with_its_first_hand_out() -> None:
     assert run_of(first).begun_at_ms == T0 + 5
     again = handed(after(first, report(AttemptReleased, first), T0 + 9), T0 + 9)
     assert run_of(again).begun_at_ms == T0 + 5
+
+
+def test_a_run_knows_how_much_of_its_journal_it_was_handed_with() -> None:
+    run = fresh_run()
+    for end, at_ms in ((0, T0), (4, T0 + 5), (4, T0 + 9), (7, T0 + 12)):
+        run = after(run, HandedOut(worker_id=WORKER, journal_end=end), at_ms)
+        assert (run_of(run).handed_pos, run_of(run).begun_at_ms) == (end, T0)
+        run = after(run, report(AttemptReleased, run), at_ms)
 
 
 def test_an_activity_has_no_place_for_what_runs_have() -> None:
@@ -265,6 +274,14 @@ def test_a_sleeping_run_wakes_at_its_instant_and_finds_its_timer_in_the_journal(
     body = EntryBody(fire_at_ms=T0 + 500, index=4)
     assert decision.entries == (NewEntry(EntryKind.TIMER, "2/sleep#2", body),)
     assert (decision.task.state, decision.task.due_at_ms) == (TaskState.PENDING, None)
+    # It has its place by when it was to wake, not by when that was noticed.
+    assert (decision.task.run_at_ms, decision.task.progress.ready_at_ms) == (T0 + 500, T0 + 500)
+
+
+def test_a_timer_that_is_noticed_late_takes_no_time_from_the_workers() -> None:
+    task = yielded(running_run(schedule_to_start_ms=100), wake_at_ms=T0 + 500, wake_key="sleep")
+    woken = due(task, T0 + 9_000).task
+    assert (woken.state, woken.due_at_ms) == (TaskState.PENDING, T0 + 9_100)
 
 
 @pytest.mark.parametrize(
@@ -405,6 +422,9 @@ def test_the_timeout_of_a_run_ends_it_while_it_waits() -> None:
     task = waiting_run(schedule_to_close_ms=1_000)
     ended = due(task, T0 + 1_000).task
     assert (ended.state, ended.progress.reason) == (TaskState.FAILED, Reason.SCHEDULE_TO_CLOSE)
+    assert ended.progress.error is not None
+    # The option of a workflow is called timeout.
+    assert ended.progress.error.message == "The run did not end within its timeout."
 
 
 def test_what_an_earlier_version_stored_as_a_run_begins_anew_without_a_journal() -> None:

@@ -119,6 +119,10 @@ def test_a_step_that_has_begun_runs_as_long_as_its_worker_holds_the_run() -> Non
         assert (left.status, left.worker_id) == (StepStatus.INTERRUPTED, "")
 
 
+def test_a_sleep_that_has_begun_is_no_attempt() -> None:
+    assert begun(None, fire_at_ms=T0 + 9) is None
+
+
 def test_a_step_that_has_ended_is_told_once() -> None:
     for kind in (EntryKind.STEP, EntryKind.RETRY):
         assert begun(entry(kind, attempts=1), attempts=1) is None

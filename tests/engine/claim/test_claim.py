@@ -138,6 +138,25 @@ class TestWhoMayClaim:
         with pytest.raises(WorkerDraining):
             await world.claim(engine, worker)
 
+    @pytest.mark.parametrize("task_count", [0, 1], ids=["alone", "beside a poll that is served"])
+    async def test_a_draining_worker_is_told_so_by_a_poll_for_which_there_is_nothing(
+        self, world: World, engine: Engine, task_count: int
+    ) -> None:
+        served, draining = await world.worker(engine, "mail"), await world.worker(engine, "post")
+        # From now on this server knows that no such task waits.
+        assert await world.claim(engine, draining, types=frozenset({"post"})) == ()
+        await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=draining))
+        if task_count:
+            await world.add(engine, task_count)
+        polls = [
+            world.poll(engine, served, types=frozenset({"mail"})),
+            world.poll(engine, draining, types=frozenset({"post"})),
+        ]
+        with pytest.raises(WorkerDraining):
+            await polls[1]
+        await world.settle(engine)
+        assert polls[0].done() == bool(task_count)
+
     async def test_a_drain_ends_the_polls_that_wait(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)

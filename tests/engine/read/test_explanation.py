@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tenure.core.explain.fact import WaitingReason
+from tenure.core.explain.fact import TaskExplanation, WaitingReason
 from tenure.core.limits import EXPLAINED_MAX
 from tenure.core.task.record import TaskState
 from tenure.core.worker.health import Health
 from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
-from tenure.engine.read.explanation import TaskExplanation, explain_task
+from tenure.engine.read.explanation import explain_task
 from tenure.engine.services.deaf_watch import DeafWatch
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.task.command import CancelTask, FinishKind, PauseTask
@@ -57,7 +57,7 @@ class TestWorkers:
     async def test_without_any_worker(self, world: World, engine: Engine) -> None:
         (task_id,) = await world.add(engine)
         found = await explained(engine, task_id)
-        assert (found.task_id, found.state) == (task_id, TaskState.PENDING)
+        assert (found.task.id, found.task.state) == (task_id, TaskState.PENDING)
         assert [each.code for each in found.reasons] == ["no_worker"]
         assert found.text.startswith("No worker serves queue default.")
 
@@ -326,7 +326,7 @@ class TestStates:
         task = await world.running(engine, worker)
         await world.finish(engine, worker, task)
         found = await explained(engine, task.id)
-        assert found.state is TaskState.SUCCEEDED
+        assert found.task.state is TaskState.SUCCEEDED
         assert [each.code for each in found.reasons] == ["finished"]
 
 

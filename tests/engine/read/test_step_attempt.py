@@ -187,6 +187,29 @@ async def test_each_attempt_is_found_by_its_id(world: World, engine: Engine) -> 
     assert (found.input, found.input_encoding) == (b'"large"', "json")
 
 
+async def test_a_local_step_has_the_input_that_its_worker_told(
+    world: World, engine: Engine
+) -> None:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    told = EntryBody(output=b'"lamp"', encoding="json", attempts=1)
+    sleep = NewEntry(EntryKind.BEGUN, "nap", EntryBody(fire_at_ms=world.clock.now_ms() + 9))
+    await positions(
+        engine,
+        worker,
+        report(run, NewEntry(EntryKind.BEGUN, "charge", told), step("charge"), sleep),
+    )
+    (listed_one,) = await listed(engine, run.id)
+    assert (listed_one.step_id, listed_one.input) == ("charge", None)
+    # By its beginning and by its end it is the same attempt.
+    for pos in (1, 2):
+        found = await got(engine, f"{run.id}.0.{pos}")
+        assert (found.id, found.output) == (f"{run.id}.0.2", b"12")
+        assert (found.input, found.input_encoding) == (b'"lamp"', "json")
+    with pytest.raises(NotFound):
+        await got(engine, f"{run.id}.0.3")
+
+
 async def test_an_id_is_good_for_as_long_as_the_run_goes_on(world: World, engine: Engine) -> None:
     worker, other = await world.worker(engine), await resizer(world, engine)
     run = await running_run(world, engine, worker)

@@ -16,9 +16,10 @@ from tenure.engine.read import query
 from tenure.engine.replica.event_feed import EventFeed, HintPage, Subscription
 from tenure.engine.replica.replica_hints import HintKind, ReplicaHints, heard, pack
 from tenure.engine.settings import Settings
-from tenure.engine.task.command import ConfirmTasks, HeartbeatTasks, PauseTask, TaskBeat
+from tenure.engine.task.command import ConfirmTasks, FinishKind, HeartbeatTasks, PauseTask, TaskBeat
 from tenure.engine.worker.command import DrainWorker, EvictWorker
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref
+from tests.engine.run.runs import give_up_slot, running_run, signal, terminate
+from tests.engine.world import FATAL, NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref
 from tests.polling import eventually
 
 HERE = EventFilter(NAMESPACE)
@@ -85,6 +86,29 @@ async def test_each_change_of_a_task_is_told_with_the_version_that_is_stored(
     steps.append(("SUCCEEDED", await world.task(task_id)))
     found = said(await everything(subscription))
     assert found == [("task", task_id, task.version, state) for state, task in steps]
+
+
+async def test_a_run_is_told_with_its_status_and_is_no_task(
+    world: World, engine: Engine, subscription: Subscription
+) -> None:
+    worker_id = await world.worker(engine)
+    run = await running_run(world, engine, worker_id)
+    beat = TaskBeat(task_id=run.id, attempt=run.attempt, percent=10.0)
+    await engine.submit(HeartbeatTasks(namespace=NAMESPACE, worker_id=worker_id, items=(beat,)))
+    await give_up_slot(world, engine, worker_id, run, wake_at_ms=world.clock.now_ms() + 1_000)
+    await signal(engine, run.id)
+    (again,) = await world.claim(engine, worker_id)
+    await world.finish(engine, worker_id, again, FinishKind.PARKED, error=FATAL)
+    await terminate(engine, run.id)
+    pages = await everything(subscription)
+    told = said(pages, EventKind.RUN)
+    assert [state for *_, state in told] == [
+        *("PENDING", "RUNNING", "RUNNING", "SLEEPING", "PENDING", "RUNNING", "PARKED", "FAILED")
+    ]
+    assert {each[1] for each in told} == {run.id}
+    assert told[-1][2] == (await world.task(run.id)).version
+    assert said(pages) == []
+    assert [state for *_, state in said(pages, EventKind.PROGRESS)] == ["RUNNING"]
 
 
 async def test_progress_is_no_event_of_kind_task(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from tenure.core.journal.entry import Entry, EntryBody, EntryKind, NewEntry
@@ -85,6 +86,15 @@ async def positions(engine: Engine, worker: str, item: StepReport, **fields: Any
     (answer,) = await record(engine, worker, item, **fields)
     assert isinstance(answer, StepsPlaced), answer
     return [each.pos for each in answer.places]
+
+
+def placed(answers: Iterable[StepAnswer]) -> list[StepsPlaced]:
+    """Return answers of which none must be a refusal."""
+    found = []
+    for each in answers:
+        assert isinstance(each, StepsPlaced), each
+        found.append(each)
+    return found
 
 
 async def refusal(engine: Engine, worker: str, item: StepReport) -> Rejection:

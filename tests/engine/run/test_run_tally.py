@@ -10,6 +10,7 @@ from tenure.engine.latencies import LATENCY_BOUNDS_MS
 from tenure.engine.read.sample import take_sample
 from tenure.engine.run import run_tally
 from tenure.engine.run.run_tally import LENGTH_BOUNDS, RunTally
+from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.task.command import FinishKind
 from tests.engine.run.runs import give_up_slot, held_run, record, report, signal, start, step
 from tests.engine.test_meter import Meter
@@ -89,6 +90,21 @@ async def test_waking_and_what_is_gone_through_again_are_counted(
     await world.settle(engine)
     assert (sum(tally.wake.counts), tally.rerun_entry_count) == (2, 4)
     assert len(tally.wake.counts) == len(LATENCY_BOUNDS_MS) + 1
+
+
+async def test_a_run_is_late_from_when_its_timer_was_due(
+    world: World, engine: Engine, tally: RunTally
+) -> None:
+    worker = await world.worker(engine)
+    task = await held_run(world, engine, worker)
+    await give_up_slot(world, engine, worker, task, wake_at_ms=world.clock.now_ms() + 1_000)
+    # No server looks at timers for a while.
+    await world.advance(6_000)
+    await world.round(DueTasks(), engine)
+    await world.advance(40)
+    await world.claim(engine, worker)
+    await world.settle(engine)
+    assert (sum(tally.wake.counts), tally.wake.total_ms) == (1, 5_040)
 
 
 async def test_a_sample_counts_runs_by_state_and_parked_ones_apart(

@@ -22,6 +22,7 @@ from tests.engine.run.runs import (
     held_run,
     journal,
     kinds,
+    placed,
     positions,
     record,
     refusal,
@@ -91,7 +92,9 @@ class TestSteps:
         first = await record(engine, worker, report(run, step("a"), step("b")))
         await signal(engine, run.id)
         await world.advance(50)
-        assert await record(engine, worker, report(run, step("a"), step("b"))) == first
+        again = await record(engine, worker, report(run, step("a"), step("b")))
+        assert [each.places for each in placed(again)] == [each.places for each in placed(first)]
+        assert [each.is_new for each in placed((*first, *again))] == [True, False]
         # A part of it came before, the rest is new.
         item = report(run, step("b"), step("c"), first_no=2)
         assert await positions(engine, worker, item) == [2, 4]
@@ -103,7 +106,8 @@ class TestSteps:
         worker = await world.worker(engine)
         run = await held_run(world, engine, worker)
         one, two = await record(engine, worker, report(run), report(run))
-        assert one == two
+        (first, again) = placed((one, two))
+        assert (first.places, first.is_new, again.is_new) == (again.places, True, False)
         assert await kinds(engine, run.id) == [EntryKind.STEP]
 
     async def test_a_repeat_of_what_began_anew_at_another_server_is_no_failure(

@@ -349,10 +349,19 @@ async def test_an_id_of_the_user_stands_for_its_run(any_stage: ServerStage) -> N
 
 
 @pytest.mark.parametrize(
-    "options", [{"id": "a\nb"}, {"id": "x" * 256}, {"on_live": "allow"}, {"on_finished": "never"}]
+    ("options", "problem"),
+    [
+        ({"id": ""}, "id must not be empty"),
+        ({"id": "a\nb"}, "id must not be empty or have control characters"),
+        ({"id": "x" * 256}, "id must have at most 255 bytes"),
+        ({"on_live": "allow"}, "on_live must be one of return, reject, not 'allow'"),
+        ({"on_finished": 3}, "on_finished must be one of allow, return, reject, not 3"),
+    ],
 )
-def test_a_bad_id_and_what_to_do_with_it_are_refused_at_once(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="workflow sell"):
+def test_a_bad_id_and_what_to_do_with_it_are_refused_at_once(
+    options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=f"workflow sell: {problem}"):
         sell.with_options(**options)
 
 

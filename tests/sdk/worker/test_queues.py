@@ -255,12 +255,18 @@ async def test_all_queues_together_never_run_more_than_max_concurrent(
     rig: Rig, tmp_path: Path, mode: str, slots: int
 ) -> None:
     process = await start(rig, tmp_path, mode, slots)
+    gate = tmp_path / "gate"
     tasks = []
     for count in (10, 1, 15):
         for queue in QUEUES:
-            work = said(seconds=0.02)
+            work = said(seconds=0.02, gate=str(gate))
             tasks += await rig.enqueue(count, work, queue, encoding="json")
 
+    async def are_all_slots_used() -> bool:
+        return (tmp_path / "counts").exists() and await peak(tmp_path) >= slots
+
+    await eventually(are_all_slots_used)
+    gate.touch()
     async with asyncio.timeout(WORK_S):
         for task_id in tasks:
             await rig.until(task_id, "SUCCEEDED")

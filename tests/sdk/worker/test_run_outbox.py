@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.core.limits import FRAME_BYTES, STEP_ENTRIES_MAX
+from tenure.core.limits import FRAME_BYTES, JOURNAL_REQUESTS_MAX, STEP_ENTRIES_MAX
 from tenure.sdk.worker.connection.run_reports import RunReports
 from tenure.sdk.worker.executor_protocol import NumberedEntry, RecordedEntries, WantedPage
 from tenure.v1 import journal_pb2, task_pb2
@@ -169,3 +169,13 @@ def test_a_frame_has_a_limited_size_and_a_report_a_limited_number() -> None:
     assert sent(runs) == [("run", 1, ["run-1", "run-2"])]
     assert sent(runs) == [("run", 3, ["run-3", "run-4"])]
     assert [len(keys) for _, _, keys in sent(runs)] == [STEP_ENTRIES_MAX, 1]
+
+
+def test_no_more_pages_are_asked_for_at_a_time_than_a_server_reads() -> None:
+    runs = RunReports()
+    for number in range(JOURNAL_REQUESTS_MAX + 1):
+        runs.pages.ask(WantedPage(f"run-{number}", 1, 0))
+    assert len(asked(runs)) == JOURNAL_REQUESTS_MAX
+    assert runs.has_news
+    assert asked(runs) == [(f"run-{JOURNAL_REQUESTS_MAX}", 0)]
+    assert not runs.has_news

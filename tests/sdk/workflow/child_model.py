@@ -73,6 +73,12 @@ class Children:
             ends = {entry.pos - 1: entry for entry in entries}
             self.groups[key] = Group(total=len(ends), ends=ends, has_ended=True)
 
+    @property
+    def names(self) -> set[str]:
+        """What signals may be sent to: ids, and ids that a user chose."""
+        chosen = (each.made.external_id for each in self.by_id.values())
+        return {*self.by_id, *(f"external:{each}" for each in chosen if each)}
+
     def open_calls(self, after: str = "") -> list[OpenCall]:
         """Return what has not ended: all groups, and children behind an id."""
         calls = [

@@ -56,6 +56,8 @@ class Model:
         self.children = Children(self, code)
         # Signals to other runs, by their ids.
         self.sent: dict[str, tuple[str, str, bytes]] = {}
+        # Those to runs that are no children of this one, or were none yet.
+        self.sent_to_strangers: list[str] = []
         self.send_problems: list[TenureError] = []
         self.chance = random.Random(seed)
         self.now_ms = BEGUN_AT_MS
@@ -314,6 +316,8 @@ class Holder:
 
     def fetch_group(self, group_key: str, after: int) -> None:
         def answer() -> None:
+            if self.is_dead:
+                return
             ends = sorted(self.model.children.groups[group_key].ends.items())
             later = [replace(entry) for item, entry in ends if item >= after]
             page = later[: self.model.chance.randrange(1, 40)]
@@ -354,6 +358,8 @@ class Holder:
     async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
         if self.model.send_problems:
             raise self.model.send_problems.pop()
+        if run_id not in self.model.children.names:
+            self.model.sent_to_strangers.append(run_id)
         self.model.sent[signal_id] = (run_id, name, payload.data)
 
     def post(self, callback: Callable[[], None]) -> None:

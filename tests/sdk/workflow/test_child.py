@@ -209,6 +209,42 @@ def test_a_child_run_returns_its_value_and_has_the_id_of_its_call() -> None:
     assert child.made.close_policy == journal_pb2.CLOSE_POLICY_TERMINATE
 
 
+def test_a_child_run_has_the_id_of_its_options() -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        one = ctx.child(ship.with_options(id="ship-1"), Order(1))
+        await asyncio.gather(one, ctx.child(ship.with_options(id="ship-2"), Order(1), id="ship-3"))
+
+    model = play(body)
+
+    children = model.children.by_id.values()
+    assert sorted(each.made.external_id for each in children) == ["ship-1", "ship-3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "own_id", "problem"),
+    [
+        ({}, "", "id must not be empty"),
+        ({}, "a\nb", "id must not be empty or have control characters"),
+        ({"on_live": "reject"}, "x", "ship: on_live and on_finished are for clients"),
+        ({"on_finished": "return"}, "x", "ship: on_live and on_finished are for clients"),
+    ],
+)
+def test_a_bad_id_of_a_child_is_refused_at_the_call(
+    options: dict[str, Any], own_id: str, problem: str
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> None:
+        ctx.child(ship.with_options(**options), Order(1), id=own_id)
+
+    model = Model(body, code=(charge, ship))
+    ending = model.play()
+
+    assert isinstance(ending, Raised)
+    assert problem in str(ending.error)
+    assert not model.children.reports
+
+
 def test_a_child_run_that_fails_raises_child_failed() -> None:
     @workflow
     async def body(ctx: WorkflowContext) -> str:
@@ -241,6 +277,26 @@ def test_a_signal_to_a_child_is_sent_once_and_after_the_child_was_stored(seed: i
     (child_id,) = model.children.by_id
     signal_id = f"{model.identity.run_id}:1:signal:hurry"
     assert model.sent == {signal_id: (child_id, "hurry", b"3")}
+    assert not model.sent_to_strangers
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_signal_to_an_id_that_the_run_gave_to_a_child_is_sent_after_the_child_was_stored(
+    seed: int,
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> int:
+        first = ctx.child(ship, Order(1), id="ship-1")
+        second = ctx.child(ship, Order(2))
+        await ctx.external("external:ship-1").signal(hurry, 3)
+        await ctx.external(second.id).signal(hurry, 4)
+        return await first + await second
+
+    model = Model(body, seed=seed, code=(charge, ship))
+
+    assert model.result() == 2
+    assert len(model.sent) == 2
+    assert not model.sent_to_strangers
 
 
 def test_a_signal_to_a_run_that_does_not_exist_fails_its_step() -> None:

@@ -182,6 +182,7 @@ def test_an_item_that_does_not_fit_is_refused_at_the_call() -> None:
     ending = model.play()
 
     assert isinstance(ending, Raised)
+    assert str(ending.error).startswith("item 1: ")
     assert "parameter number must be int, not str" in str(ending.error)
     assert not model.children.reports
 

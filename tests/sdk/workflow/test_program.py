@@ -23,7 +23,8 @@ def _small_reports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["calm", "crashes"])
-@pytest.mark.parametrize("seed", range(200))
+# The last two broke the model of a server once, and what a re-run is compared with.
+@pytest.mark.parametrize("seed", [*range(200), 2994, 8546])
 def test_a_program_takes_the_same_way_again(seed: int, crashes: bool) -> None:
     first = played(seed, crashes=crashes)
     check_again(seed, recorded(first))

@@ -185,6 +185,11 @@ def speaker() -> str | None:
     return None if principal.may(Action.ADMIN) else principal.key_id
 
 
+def actor() -> str:
+    """Return the id of the caller's key, for the audit log; an open server has none."""
+    return PRINCIPAL.get().key_id
+
+
 def check_namespace(principal: Principal, namespace: str) -> None:
     """Refuse a namespace that is not the caller's, as if it did not exist."""
     if not principal.sees(namespace):

@@ -28,6 +28,7 @@ from tenure.api.http.route import (
     unbuilt,
     worker,
 )
+from tenure.api.http.route.run import explain as run_explain
 from tenure.api.http.route.run import route as run
 from tenure.api.http.route.run import step
 from tenure.api.http.route.task import explain
@@ -60,6 +61,7 @@ OPERATIONS: Final = (
     *explain.OPERATIONS,
     *run.OPERATIONS,
     *step.OPERATIONS,
+    *run_explain.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,

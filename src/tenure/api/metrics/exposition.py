@@ -84,7 +84,7 @@ JOURNAL_ENTRIES: Final = Family(
     "tenure_journal_entries", "Entries in the journal of a run at its end, if this server knew it."
 )
 RUN_WAKE: Final = Family(
-    "tenure_run_wake_seconds", "From the time a run was woken to its hand-out."
+    "tenure_run_wake_seconds", "From when a run was to be woken to its hand-out."
 )
 RERUN_ENTRIES: Final = Family(
     "tenure_run_rerun_entries", "Entries that workers had to go through for runs they were given."

@@ -14,7 +14,7 @@ from tenure.cli.client.connection import ServerConnection
 from tenure.cli.client.request import RunSelection, StartOptions
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
-from tenure.cli.show import run_view
+from tenure.cli.show import explain, run_view
 from tenure.core.journal.numbering import BEFORE_ALL_IDS
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.v1 import task_pb2
@@ -112,6 +112,12 @@ class RunClient:
         )
         page = self._call(self._stub.GetJournal, request, pb.GetJournalResponse).page
         return [run_view.open_child(each) for each in page.open]
+
+    def explain_run(self, run_id: str) -> explain.ShownRunExplanation:
+        """Return why a run does not go on now."""
+        request = pb.ExplainWorkflowRunRequest(namespace_id=self._namespace, run_id=run_id)
+        answer = self._call(self._stub.ExplainWorkflowRun, request, pb.ExplainWorkflowRunResponse)
+        return explain.run_explanation(answer, run_view.status_name(answer.status))
 
     def cancel_run(self, run_id: str, reason: str) -> str:
         """Ask for the end of a run; return its status."""

@@ -10,7 +10,7 @@ import click
 from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import RunSelection, StartOptions
-from tenure.cli.command import run_check
+from tenure.cli.command import run_check, run_explain
 from tenure.cli.help import CommandGroup, HelpCommand
 from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
 
@@ -446,6 +446,7 @@ def signal_(
         call.output.note("A signal with this id was there already; nothing was added.")
 
 
+runs.add_command(run_explain.explain)
 runs.add_command(run_check.check)
 runs.add_command(run_check.lint)
 runs.add_command(run_check.export)

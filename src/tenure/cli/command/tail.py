@@ -78,7 +78,9 @@ class Tail:
         if left_out > 0:
             self._call.output.note(f"{left_out} more changes were left out.")
         for hint in hints[-_READ_MAX:]:
-            if self._chosen.state in ("", hint.state) and self._is_new(hint.id, hint.version):
+            # The state of a run is told by another name.
+            is_chosen = hint.kind == "run" or self._chosen.state in ("", hint.state)
+            if is_chosen and self._is_new(hint.id, hint.version):
                 self._read(hint.id)
 
     def _read(self, task_id: str) -> None:
@@ -192,7 +194,7 @@ def follow(call: Invocation, edge: HttpEdge, chosen: TaskSelection) -> NoReturn:
     """Show changes until the user interrupts."""
     tail = Tail(call, chosen)
     # Progress is no change of the state.
-    kinds = "task" if chosen.state else "task,progress"
+    kinds = "task,run" if chosen.state else "task,run,progress"
     query = {"kind": kinds, **({"queue": chosen.queue} if chosen.queue else {})}
     with EventStream(edge, **query) as stream:
         stream.wait_connected()

@@ -71,7 +71,7 @@ def top(call: Invocation, *, interval_ms: int, is_once: bool, http: str) -> None
         Printer(call.output).show(looker.look(), passed_ms=0, trouble="")
         return
     with (
-        EventStream(edge, kind="task,worker,queue") as stream,
+        EventStream(edge, kind="task,run,worker,queue") as stream,
         make_screen(call.output, stream.wake) as screen,
     ):
         Top(looker, stream, screen, interval_ms / 1000).run(frame)

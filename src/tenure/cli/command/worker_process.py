@@ -330,11 +330,16 @@ async def _greet(worker: Worker, wait_s: float, *, is_greeted: bool) -> bool:
 
 
 def _greeting(worker: Worker) -> str:
+    workflows = [each.name for each in worker.workflows]
+    activities = [each for each in worker.types if each not in workflows]
     lines = [
         f"{REGISTERED} id={worker.worker_id} queue={','.join(worker.queues)}",
         f"  Server:      {worker.target}",
-        f"  Activities:  {', '.join(worker.types)}",
     ]
+    if activities:
+        lines.append(f"  Activities:  {', '.join(activities)}")
+    if workflows:
+        lines.append(f"  Workflows:   {', '.join(workflows)}")
     if worker.health_port:
         lines.append(f"  Probes:      port {worker.health_port}, /livez and /readyz")
     return "\n".join([*lines, "  Stop:        Ctrl-C"])

@@ -66,8 +66,7 @@ def columns(now_ms: int) -> Sequence[Column[ShownRun]]:
 def note(run: ShownRun, now_ms: int) -> str:
     """Return what is most worth knowing about a run in its present status."""
     if run.failure_reason:
-        message = f": {run.error.message}" if run.error and run.error.message else ""
-        return f"{run.failure_reason}{message}"
+        return _noted_failure(run)
     if run.park_error is not None:
         return run.park_error.message
     if run.cancel_reason:
@@ -75,12 +74,21 @@ def note(run: ShownRun, now_ms: int) -> str:
     if run.status == "SLEEPING":
         return _wakes(run, now_ms)
     if run.waits:
-        names = [f"{wait.kind} {wait.key}" for wait in run.waits[:_WAITS_NOTED_MAX]]
-        return ", ".join(names) + (", …" if (run.wait_count or 0) > len(names) else "")
+        return _noted_waits(run.waits, run.wait_count or 0)
     starts_in_ms = parse_instant_ms(run.run_at) - now_ms
     if run.status == "PENDING" and starts_in_ms > 0:
         return f"starts in {duration_text(starts_in_ms)}"
     return progress_text(run)
+
+
+def _noted_failure(run: ShownRun) -> str:
+    message = f": {run.error.message}" if run.error and run.error.message else ""
+    return f"{run.failure_reason}{message}"
+
+
+def _noted_waits(waits: Sequence[ShownWait], count: int) -> str:
+    names = [f"{wait.kind} {wait.key}" for wait in waits[:_WAITS_NOTED_MAX]]
+    return ", ".join(names) + (", …" if count > len(names) else "")
 
 
 def _wakes(run: ShownRun, now_ms: int) -> str:
@@ -145,7 +153,8 @@ def _waits_text(run: ShownRun) -> Lines | None:
 def _wait_text(wait: ShownWait) -> str:
     since = f" since {wait.since}" if wait.since else ""
     detail = f" ({_detail_text(wait.detail)})" if wait.detail else ""
-    return f"{wait.kind} {wait.key}{since}{detail}"
+    site = f" at {wait.site}" if wait.site else ""
+    return f"{wait.kind} {wait.key}{since}{detail}{site}"
 
 
 def _detail_text(detail: str) -> str:

@@ -46,6 +46,7 @@ class ShownWait(Shown, frozen=True):
     key: str
     since: str | None = None
     detail: str | None = None
+    site: str | None = None
 
 
 class ShownGroup(Shown, frozen=True):
@@ -233,7 +234,8 @@ def _instants(message: workflow_service_pb2.WorkflowRun) -> dict[str, str | None
 
 def _wait(message: task_pb2.Wait) -> ShownWait:
     since = instant_text(message.since_ms) if message.since_ms else None
-    return ShownWait(message.kind, message.key, since, message.detail or None)
+    detail, site = message.detail or None, message.site or None
+    return ShownWait(message.kind, message.key, since, detail, site)
 
 
 def open_child(message: task_pb2.OpenChild) -> ShownOpenChild:

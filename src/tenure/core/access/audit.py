@@ -13,7 +13,7 @@ from tenure.core.limits import AUDIT_DETAIL_BYTES_MAX
 
 
 class AuditAction(enum.StrEnum):
-    """The administrative action."""
+    """What was done: by administrators, and to runs by operators and clients."""
 
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
@@ -23,6 +23,11 @@ class AuditAction(enum.StrEnum):
     WORKER_DRAIN = "worker.drain"
     WORKER_EVICT = "worker.evict"
     QUEUE_SET = "queue.set"
+    RUN_CANCEL = "run.cancel"
+    RUN_PAUSE = "run.pause"
+    RUN_RESUME = "run.resume"
+    RUN_RETRY = "run.retry"
+    RUN_TERMINATE = "run.terminate"
 
 
 class AuditRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tenure.core.duration import duration_text
 from tenure.core.explain.fact import (
     Facts,
+    TaskExplanation,
     WaitingReason,
     counted,
     error_evidence,
@@ -26,6 +27,7 @@ from tenure.core.explain.run_reason import run_waits
 from tenure.core.explain.worker_reason import is_kept_by_guard, worker_reasons
 from tenure.core.instant import instant_text
 from tenure.core.limits import AHEAD_COUNTED_MAX, POISON_LOSSES_MAX
+from tenure.core.run.status import status_of
 from tenure.core.task import crash_guard, deadline
 from tenure.core.task.attempt import CHARGES, Charge, Outcome
 from tenure.core.task.record import Task, TaskKind, TaskState
@@ -55,9 +57,11 @@ def explain(facts: Facts) -> tuple[WaitingReason, ...]:
     return tuple(reasons)
 
 
-def text(reasons: tuple[WaitingReason, ...]) -> str:
-    """Return the reasons as one text for people."""
-    return "\n".join(f"{each.message} {each.advice}".rstrip() for each in reasons)
+def explained(facts: Facts) -> TaskExplanation:
+    """Return a task with its reasons; of a run also why what it waits for is not done."""
+    task = facts.task
+    status = task.state.value if task.kind is TaskKind.ACTIVITY else status_of(task).value
+    return TaskExplanation(task, status, explain(facts))
 
 
 def _pending(facts: Facts) -> Iterator[WaitingReason]:
@@ -309,7 +313,7 @@ def _waiting(facts: Facts) -> Iterator[WaitingReason]:
             "waiting", message, f"Complete it with its task token, or: {command}", evidence
         )
         return
-    yield from run_waits(facts)
+    yield from run_waits(facts, explained)
 
 
 def _finished(facts: Facts) -> Iterator[WaitingReason]:
@@ -319,7 +323,8 @@ def _finished(facts: Facts) -> Iterator[WaitingReason]:
     evidence = {"state": task.state.upper(), "finishedAt": at, "attempt": str(task.attempt)}
     message, advice = f"It {_ENDS[task.state]} at {at}; it will not run again.", ""
     if task.state is not TaskState.SUCCEEDED:
-        advice = f"To run it again as a new task: {facts.command(f'tenure tasks retry {task.id}')}"
+        noun = "task" if task.kind is TaskKind.ACTIVITY else "run"
+        advice = f"To run it again as a new {noun}: {facts.own_command('retry')}"
         if progress.reason is not None:
             evidence["failureReason"] = progress.reason.value
         if progress.error is not None:

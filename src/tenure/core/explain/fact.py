@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
+from tenure.core.group.record import Group
 from tenure.core.instant import instant_text
 from tenure.core.queue import Queue
 from tenure.core.task.attempt import Attempt
@@ -26,6 +28,38 @@ class WaitingReason(msgspec.Struct, frozen=True):
     message: str
     advice: str = ""
     evidence: dict[str, str] = {}
+    # What a run waits for: the first tasks and runs of it, each with its own reasons.
+    tasks: tuple[TaskExplanation, ...] = ()
+
+
+class TaskExplanation(msgspec.Struct, frozen=True):
+    """Where a task or a run stands, and why it is not running, the reason that counts now first.
+
+    ``status`` is the state of a task or the status of a run, in lower case.
+    """
+
+    task: Task
+    status: str
+    reasons: tuple[WaitingReason, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the reasons as one text for people, with what each of them waits for."""
+        return "\n".join(_lines(self.reasons, ""))
+
+
+def _lines(reasons: Iterable[WaitingReason], margin: str) -> Iterator[str]:
+    for reason in reasons:
+        yield f"{margin}{reason.message} {reason.advice}".rstrip()
+        for each in reason.tasks:
+            yield f"{margin}  {task_title(each.task)} is {each.status.upper()}."
+            yield from _lines(each.reasons, f"{margin}  ")
+
+
+def task_title(task: Task) -> str:
+    """Return how a task or a run is named in a text."""
+    noun = "Task" if task.kind is TaskKind.ACTIVITY else "Run"
+    return f"{noun} {task.id} ({task.type})"
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
@@ -92,6 +126,16 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     beat_at_ms: int = 0
 
 
+class Awaited(msgspec.Struct, frozen=True):
+    """The first tasks that a call of a run has made and that it waits for.
+
+    The call of a map has a ``group`` of them.
+    """
+
+    facts: tuple[Facts, ...]
+    group: Group | None = None
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about a task. Lists have their first items; counts stop at a limit."""
 
@@ -107,6 +151,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     holder: Holder | None = None
     losses: tuple[Attempt, ...] = ()
     ahead_count: int = 0
+    # Of a run that waits: by the key of the call.
+    awaited: dict[str, Awaited] = {}
 
     def command(self, text: str) -> str:
         """Return a command with the namespace of the task."""

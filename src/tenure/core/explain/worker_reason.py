@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenure.core.explain.fact import Crew, Facts, NearWorker, WaitingReason, counted, instants
+from tenure.core.task.record import TaskKind
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerStatus
 
@@ -99,10 +100,13 @@ def _wrong_types(facts: Facts, here: Sequence[NearWorker], also: str) -> Waiting
         f"{_serve(here[0].alike_count)} queue {queue} without offering {type_}. "
         f"Offered there: {shown}.{also}"
     )
-    advice = f"Add an activity of this name to a worker of queue {queue}, and restart it."
+    is_task = facts.task.kind is TaskKind.ACTIVITY
+    noun = "an activity" if is_task else "a workflow"
+    advice = f"Add {noun} of this name to a worker of queue {queue}, and restart it."
     if similar:
         evidence["similar"] = ", ".join(similar)
-        advice += f" If you meant {' or '.join(similar)}, enqueue the task under that name."
+        again = "enqueue the task" if is_task else "start the run"
+        advice += f" If you meant {' or '.join(similar)}, {again} under that name."
     return WaitingReason("no_worker_for_type", message, advice, evidence)
 
 

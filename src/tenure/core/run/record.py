@@ -96,12 +96,13 @@ class RunLink(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Something that a run waits for. Stored by position: append, never insert."""
+    """Something that a run waits for, and where in its code. Stored by position: only append."""
 
     kind: str
     key: str
     since_ms: int = 0
     detail: str = ""
+    site: str = ""
 
 
 TIMED_WAITS: Final = frozenset({"timer", "retry"})
@@ -144,6 +145,7 @@ class RunProgress(
         "park_count": "pc",
         "waits": "w",
         "wait_count": "wc",
+        "handed_pos": "hp",
     },
 ):
     """Where a run stands. Short names keep the stored form small.
@@ -152,6 +154,7 @@ class RunProgress(
     anew. ``seen`` is the position at its last yield. ``wake_at_ms`` is its earliest timer, or when
     it is tried again after it was parked; ``news_at_ms`` when it hears of entries for whose number
     it had ``patience``. ``park`` is why it waits if its code does not fit its journal.
+    ``handed_pos`` is where its journal ended at its last hand-out.
     """
 
     begun_at_ms: int = 0
@@ -168,6 +171,7 @@ class RunProgress(
     park_count: int = 0
     waits: tuple[Wait, ...] = ()
     wait_count: int = 0
+    handed_pos: int = 0
 
 
 NOT_BEGUN = RunProgress()

@@ -245,9 +245,12 @@ def _map_end(of: StepsOf, entry: Entry) -> StepAttempt:
 def begun(of: StepsOf, entry: Entry, following: Entry | None) -> StepAttempt | None:
     """Return the attempt that an entry says has begun; ``None`` if the following one is its end.
 
-    ``following`` is the next entry of the same step by the same attempt of the run.
+    ``following`` is the next entry of the same step by the same attempt of the run. A sleep that
+    has begun is no attempt.
     """
     body = entry.content
+    if body.fire_at_ms:
+        return None
     number = max(body.attempts, 1)
     status = StepStatus.INTERRUPTED
     if following is None:

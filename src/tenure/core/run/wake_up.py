@@ -123,10 +123,21 @@ def tell(task: Task, worker_id: str) -> TellRun:
 
 
 def wake(task: Task, now_ms: int) -> Decision:
-    """Wake a run whose timer has fired; what it slept for is recorded with it."""
+    """Wake a run whose timer has fired; what it slept for is recorded with it.
+
+    It stands in the line by when its timer was due, however late that was noticed.
+    """
     run = run_of(task)
-    woken = attempt_end.ready(task, now_ms)
+    woken = attempt_end.ready(task, _due_at_ms(task, run, now_ms), now_ms=now_ms)
     if run.park is not None or not 0 < run.wake_at_ms <= now_ms:
         return woken
     body = EntryBody(fire_at_ms=run.wake_at_ms, index=run.wake_index)
     return replace(woken, entries=(NewEntry(EntryKind.TIMER, run.wake_key, body),))
+
+
+def _due_at_ms(task: Task, run: RunProgress, now_ms: int) -> int:
+    """Return since when a woken run could go on."""
+    if task.spec.schedule_to_start_ms:
+        # An outage of the servers must not use up the time that workers have to take it.
+        return now_ms
+    return min(at_ms for at_ms in (run.wake_at_ms, run.news_at_ms, now_ms) if at_ms)

@@ -72,7 +72,7 @@ def _hand_out(task: Task, event: task_event.HandedOut, now_ms: int) -> Decision:
             confirmed_at_ms=0,
             beat_at_ms=0,
             is_sole=task.is_guarded and crash_guard.group_size(progress) == 1,
-            run=_begun(progress.run, now_ms),
+            run=_begun(progress.run, event.journal_end, now_ms),
         )
     dispatched = replace(
         task,
@@ -89,11 +89,11 @@ def _hand_out(task: Task, event: task_event.HandedOut, now_ms: int) -> Decision:
     return Decision(dispatched)
 
 
-def _begun(run: RunProgress | None, now_ms: int) -> RunProgress | None:
-    """Note when the first attempt of a generation of a run was handed out."""
-    if run is None or run.begun_at_ms:
+def _begun(run: RunProgress | None, journal_end: int, now_ms: int) -> RunProgress | None:
+    """Note when a generation of a run was first handed out, and with how much of its journal."""
+    if run is None or (run.begun_at_ms and run.handed_pos == journal_end):
         return run
-    return replace(run, begun_at_ms=now_ms)
+    return replace(run, begun_at_ms=run.begun_at_ms or now_ms, handed_pos=journal_end)
 
 
 def _succeed(task: Task, event: task_event.AttemptSucceeded, now_ms: int) -> Decision:

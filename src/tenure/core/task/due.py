@@ -10,7 +10,7 @@ from tenure.core.task.attempt import Outcome
 from tenure.core.task.deadline import DeadlineKind
 from tenure.core.task.effect import Decision
 from tenure.core.task.event import Due
-from tenure.core.task.record import Reason, Task, TaskState
+from tenure.core.task.record import Reason, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 
 # Timeouts have plain names here, because readers may know them from any edge or language.
@@ -20,6 +20,7 @@ _TIMEOUT_MESSAGES: Final = {
     DeadlineKind.SCHEDULE_TO_START: "No worker took the task within its schedule-to-start timeout.",
     DeadlineKind.SCHEDULE_TO_CLOSE: "The task did not end within its schedule-to-close timeout.",
 }
+_RUN_TIMEOUT_MESSAGE: Final = "The run did not end within its timeout."
 
 
 def due(task: Task, event: Due, now_ms: int) -> Decision:
@@ -63,5 +64,7 @@ def _cancel_overdue(task: Task, now_ms: int) -> Decision:
 def _overdue(task: Task, expired: DeadlineKind, now_ms: int) -> Decision:
     if task.is_cancel_requested:
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
-    error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
+    is_run = task.spec.kind is TaskKind.WORKFLOW and expired is DeadlineKind.SCHEDULE_TO_CLOSE
+    message = _RUN_TIMEOUT_MESSAGE if is_run else _TIMEOUT_MESSAGES[expired]
+    error = ErrorInfo(ErrorCategory.TIMEOUT, message)
     return attempt_end.fail(task, Reason(expired.name), Outcome.TIMED_OUT, error, now_ms)

@@ -24,10 +24,14 @@ class AttemptReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class HandedOut(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The task was given to a worker."""
+    """The task was given to a worker.
+
+    ``journal_end`` is where the journal of a run ends, as the caller has read it under its lock.
+    """
 
     worker_id: str
     session_no: int = 0
+    journal_end: int = 0
 
 
 class Confirmed(AttemptReport, frozen=True, kw_only=True, gc=False):

@@ -67,11 +67,7 @@ class WorkingSet:
         decision = task_rules.decide(task, event, self.now_ms)
         # Not isinstance(…, Rejection): a negative answer takes three times as long.
         if not isinstance(decision, Decision) or decision.task is task:
-            if key in self.tasks.cached and key not in self.tasks.changed:
-                # No write will show whether the copy was stale: it has to be read.
-                self.doubtful.add(key)
-            if isinstance(decision, Decision):
-                self.effects += decision.effects
+            self._note_unwritten(key, decision)
             return decision
         tasks = self.tasks
         changes = tasks.new if key in tasks.new else tasks.changed
@@ -87,6 +83,14 @@ class WorkingSet:
             self.effects += decision.effects
             self._note_stops(decision.effects)
         return self._spared(key, decision) if decision.task.damaged else decision
+
+    def _note_unwritten(self, key: TaskKey, decision: Decision | Rejection) -> None:
+        """Note a decision that changes no row."""
+        if key in self.tasks.cached and key not in self.tasks.changed:
+            # No write will show whether the copy was stale: it has to be read.
+            self.doubtful.add(key)
+        if isinstance(decision, Decision):
+            self.effects += decision.effects
 
     def _note_link(self, key: TaskKey, old: RunLink | None, task: Task) -> None:
         """Note what follows elsewhere for what belongs to runs: of its end, or of a new journal."""

@@ -112,9 +112,11 @@ class Dispatch:
                 self._polls[offer.id] = offer
         commands = [command for command, _ in entries]
         mono_ms = self._clock.monotonic_ms()
-        for offer in self._polls.values():
-            self.worker_activity.note(offer.receiver_id, mono_ms)
-            self._positions.worker_came(offer.group, offer.types)
+        # Many polls come from few workers, and for the same types.
+        for worker_id in {offer.receiver_id for offer in self._polls.values()}:
+            self.worker_activity.note(worker_id, mono_ms)
+        for group, types in {(offer.group, offer.types) for offer in self._polls.values()}:
+            self._positions.worker_came(group, types)
         return self._planner.plan(commands, self._polls, mono_ms)
 
     def plan_again(self, plan: ClaimPlan) -> None:
@@ -193,12 +195,8 @@ class Dispatch:
             old = loaded.get(key)
             if task.is_guarded or (old is not None and old.is_guarded):
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
-            if old is None or old.worker_id is None:
-                continue
-            is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
-            if task.finished_at_ms is None and is_same and task.is_attempt_live:
-                continue
-            ended[old.worker_id].append(task.id)
+            if old is not None and old.worker_id is not None and not _goes_on(task, old):
+                ended[old.worker_id].append(task.id)
         for worker_id, task_ids in ended.items():
             self._to_look_at |= self._book.ended(worker_id, task_ids)
 
@@ -439,6 +437,12 @@ class Dispatch:
 
 def _has_room(offer: Offer) -> bool:
     return offer.sink.room_bytes >= PAYLOAD_BYTES_MAX
+
+
+def _goes_on(task: Task, old: Task) -> bool:
+    """Return whether the attempt that was held is held as before."""
+    is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
+    return task.finished_at_ms is None and is_same and task.is_attempt_live
 
 
 def _look_at(done: asyncio.Future[Any]) -> None:

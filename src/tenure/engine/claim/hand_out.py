@@ -26,12 +26,12 @@ from tenure.core.worker.record import Worker
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.offer import Group
 from tenure.engine.claim.plan import ClaimPlan
-from tenure.engine.run.hand_out_page import with_pages
+from tenure.engine.run.hand_out_page import has_journal, with_pages
 from tenure.errors import InvalidArgument, Rejection, TenureError
 from tenure.store.table import listing
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
-from tenure.store.table.task import Demand
+from tenure.store.table.task import Demand, TaskKey
 from tenure.store.transaction import Tx
 
 
@@ -80,9 +80,13 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     if woken:
         _drop_wakes(ws, woken)
     if result.seen:
-        taken = {(task.namespace, task.id) for task, _ in result.assigned}
-        result.unassigned = [each for each in result.seen if (each.namespace, each.id) not in taken]
+        result.unassigned = _unassigned(result)
     return result
+
+
+def _unassigned(result: ClaimResult) -> list[Task]:
+    taken = {(task.namespace, task.id) for task, _ in result.assigned}
+    return [each for each in result.seen if (each.namespace, each.id) not in taken]
 
 
 async def _assign(
@@ -150,6 +154,7 @@ async def _hand_over(
     """Decide the hand-outs, each with its input; large inputs are read only now."""
     unread = [(task.namespace, task.id) for task, _ in assigned if task.unread_bytes]
     inputs = await task_table.load_inputs(tx, unread) if unread else {}
+    ends = await _journal_ends(tx, ws, assigned)
     events: dict[int, HandedOut] = {}
     for task, hand in assigned:
         key = (task.namespace, task.id)
@@ -161,14 +166,27 @@ async def _hand_over(
         if event is None:
             event = HandedOut(worker_id=hand.receiver_id, session_no=hand.session_no)
             events[hand.offer_id] = event
+        if key in ends:
+            event = replace(event, journal_end=ends[key])
+            result.has_runs = True
         decision = ws.apply(key, event)
         assert isinstance(decision, Decision)
         given = decision.task
         if given.unread_bytes:
             given = replace(given, input=inputs[key], unread_bytes=0)
-        if given.link is not None and given.link.journal_id is not None:
-            result.has_runs = True
         result.assigned.append((given, hand.offer_id))
+
+
+async def _journal_ends(
+    tx: Tx, ws: WorkingSet, assigned: Sequence[tuple[Task, Hand]]
+) -> dict[TaskKey, int]:
+    """Return where the journals of runs end that are handed out."""
+    runs = [task for task, _ in assigned if has_journal(task)]
+    if not runs:
+        return {}
+    await ws.journals.learn_ends(tx, runs)
+    keys = [(task.namespace, task.id) for task in runs]
+    return {key: ws.journals.ends[key].pos for key in keys}
 
 
 def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:

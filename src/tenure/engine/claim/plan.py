@@ -197,6 +197,7 @@ class _Choice:
         self._open: set[str] = set()
         self._candidates: dict[str, list[_Candidate]] = {}
         self._place = 0
+        self._passed_count = 0
         self.wanted: dict[str, int] = {}
 
     def choose(
@@ -212,19 +213,20 @@ class _Choice:
         # Most offers of a queue have the same types.
         for types in dict.fromkeys(chain(waiting_types, [offer.types for offer in others])):
             self._find_most(types)
-        at_home = self._at_home(homes) if homes else ()
-        for offer in at_home:
-            self._consider(offer, len(ending.get(offer.receiver_id, ())))
-        waiting = self._book.waiting(self._group, self._open)
-        for offer in chain(waiting, others):
-            if offer.id not in self._homes:
-                self._consider(offer, len(ending.get(offer.receiver_id, ())))
+        self._compare(self._at_home(homes) if homes else (), ending)
+        rest: Iterable[Offer] = chain(self._book.waiting(self._group, self._open), others)
+        if self._homes:
+            rest = (offer for offer in rest if offer.id not in self._homes)
+        self._compare(rest, ending)
         hands = [_hand(*each) for each in self._best()]
-        if others:
-            served = {hand.offer_id for hand in hands}
-            unchecked = [each for each in others if not each.is_checked and each.id not in served]
-            hands += [_hand(0, 0, offer, 0, 0) for offer in unchecked]
+        if others and len(hands) < self._place + self._passed_count:
+            hands += _unchecked(others, hands)
         return hands
+
+    def _compare(self, offers: Iterable[Offer], ending: Mapping[str, set[str]]) -> None:
+        consider = self._consider
+        for offer in offers:
+            consider(offer, ending.get(offer.receiver_id))
 
     def _at_home(self, homes: Sequence[str]) -> list[Offer]:
         """Return the sessions here of workers that had runs last."""
@@ -263,18 +265,23 @@ class _Choice:
                 self._open.add(task_type)
                 self._candidates[task_type] = []
 
-    def _consider(self, offer: Offer, ending: int) -> None:
+    def _consider(self, offer: Offer, over: set[str] | None) -> None:
+        """Take in an offer; what of its worker's is ``over`` ends in this batch."""
+        ending = len(over) if over else 0
         credit = offer.credit(ending)
-        share = credit / (offer.window or 1)
         count = self._book.count_of(offer)
-        if count is not None:
+        if count is None:
+            share = credit / (offer.window or 1)
+        else:
             free = count.free + ending
             share = free / count.slots
             # A new poll is counted in any case: the count may be from before an end elsewhere.
-            credit = min(credit, free) if offer.is_checked else credit
+            if free < credit and offer.is_checked:
+                credit = free
         room_bytes = offer.sink.room_bytes
         if credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX:
             # With less room it could not take the next task, whichever it is.
+            self._passed_count += 1
             return
         self._place += 1
         candidate = (-share, self._place, offer, credit, room_bytes)
@@ -286,6 +293,13 @@ class _Choice:
             wanted = self.wanted[task_type] = self.wanted.get(task_type, 0) + credit
             if wanted >= self._most[task_type] and len(candidates) >= OFFERS_COMPARED_MAX:
                 self._open.discard(task_type)
+
+
+def _unchecked(others: Sequence[Offer], hands: Iterable[Hand]) -> list[Hand]:
+    """Return those whose workers nobody has looked at yet, and that get nothing."""
+    served = {hand.offer_id for hand in hands}
+    unchecked = [each for each in others if not each.is_checked and each.id not in served]
+    return [_hand(0, 0, offer, 0, 0) for offer in unchecked]
 
 
 def _hand(_used: float, _place: int, offer: Offer, credit: int, room_bytes: int) -> Hand:

@@ -20,6 +20,7 @@ from tenure.core.diagnosis.finding import Finding, Level
 from tenure.core.diagnosis.server_check import Disk, Latency
 from tenure.core.diagnosis.worker_check import WaitingLine
 from tenure.core.limits import DIAGNOSIS_MS_MAX, INSTANT_MS_MAX
+from tenure.engine.read.run_diagnosis import look_at_runs
 from tenure.engine.worker import command as c
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
@@ -125,6 +126,8 @@ class _Look:
             await self._look_at_store()
         await self._look_at_workers()
         await self._look_at_work()
+        extent, now_ms = self._question.extent, self.store_now_ms
+        self.findings += await look_at_runs(self._engine.store, extent, now_ms=now_ms)
 
     async def _look_at_time(self) -> None:
         engine = self._engine

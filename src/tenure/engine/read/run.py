@@ -180,6 +180,12 @@ async def _read_outline(tx: Tx, journal_id: str) -> JournalOutline:
             return JournalOutline()
 
 
+async def check_is_run(store: Store, *, namespace: str, run_id: str) -> None:
+    """Raise ``not_found`` for what is no run of a namespace."""
+    key = (check.namespace(namespace), check.task_id(run_id, "runId"))
+    await read(store, lambda tx: find_run(tx, key))
+
+
 async def find_run(tx: Tx, key: tuple[str, str]) -> tuple[Task, str]:
     """Return a run and its journal; an activity is no run."""
     try:

@@ -296,9 +296,13 @@ async def _entry(tx: Tx, of: StepsOf, part: StepPart) -> Entry | None:
 async def _numbered(
     tx: Tx, of: StepsOf, last: StepAttempt | None, ref: StepRef
 ) -> StepAttempt | None:
-    """Return the attempt of a step that is asked for, a queued one with its input."""
-    if last is None or last.kind is not StepKind.CHILD:
-        return last if ref.number is None else None
+    """Return the attempt of a step that is asked for, with its input."""
+    if last is None or (last.kind is not StepKind.CHILD and ref.number is not None):
+        return None
+    if last.kind is StepKind.LOCAL:
+        return await _with_input(tx, of, last)
+    if last.kind is StepKind.MAP:
+        return last
     key = (of.run.namespace, last.task_id)
     found = last
     if ref.number not in {None, last.number}:
@@ -313,3 +317,12 @@ async def _numbered(
         # It was kept long enough.
         return found
     return replace(found, input=child.input, input_encoding=child.spec.encoding)
+
+
+async def _with_input(tx: Tx, of: StepsOf, step: StepAttempt) -> StepAttempt:
+    """Return a local step with what its worker said of its input when it began, if it did."""
+    for entry in await journal_table.read_of_key(tx, of.journal_id, step.step_id):
+        if entry.kind is EntryKind.BEGUN and entry.content.output is not None:
+            body = entry.content
+            return replace(step, input=body.output, input_encoding=body.encoding)
+    return step

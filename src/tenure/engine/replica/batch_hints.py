@@ -6,35 +6,44 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenure.core.change_hint import EventKind, Hint
+from tenure.core.run.status import RunStatus, status_of
 from tenure.core.task import confirmation
-from tenure.core.task.record import TaskState
+from tenure.core.task.record import Task, TaskKind, TaskState
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
 
 PAUSED: Final = "PAUSED"
 ACTIVE: Final = "ACTIVE"
 DISABLED: Final = "DISABLED"
+# Until Python 3.12 members of an enum are found by a Python function.
+_WORKFLOW: Final = TaskKind.WORKFLOW
 # upper() creates a new text for each hint.
 _NAMES: Final[dict[str, str]] = {
-    each.value: each.upper() for kind in (TaskState, WorkerStatus) for each in kind
+    each.value: each.upper() for kind in (TaskState, RunStatus, WorkerStatus) for each in kind
 }
 
 
 def hints_of(ws: WorkingSet) -> Iterator[Hint]:
     """Return what a batch changed; the write of an existing row has increased its version."""
-    kind = EventKind.TASK
-    for (namespace, task_id), task in ws.tasks.new.items():
-        yield Hint(kind, namespace, task_id, task.version, _NAMES[task.state], task.queue)
+    for task in ws.tasks.new.values():
+        yield _of_task(task, task.version)
     for key, task in ws.tasks.changed.items():
-        namespace, task_id = key
         before = ws.tasks.loaded.get(key)
         is_progress = before is not None and confirmation.is_progress(before, task)
-        kind = EventKind.PROGRESS if is_progress else EventKind.TASK
-        yield Hint(kind, namespace, task_id, task.version + 1, _NAMES[task.state], task.queue)
+        yield _of_task(task, task.version + 1, is_progress=is_progress)
     if ws.workers.new or ws.workers.changed:
         yield from _workers(ws)
     if ws.queues.changed or ws.namespaces.new or ws.namespaces.changed:
         yield from _places(ws)
+
+
+def _of_task(task: Task, version: int, *, is_progress: bool = False) -> Hint:
+    kind, state = EventKind.TASK, _NAMES[task.state]
+    if task.kind is _WORKFLOW:
+        kind, state = EventKind.RUN, _NAMES[status_of(task)]
+    if is_progress:
+        kind = EventKind.PROGRESS
+    return Hint(kind, task.namespace, task.id, version, state, task.queue)
 
 
 def _workers(ws: WorkingSet) -> Iterator[Hint]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenure.core import check as checks
 from tenure.core import limits
-from tenure.core.journal.entry import BY_HOLDER, NewEntry
+from tenure.core.journal.entry import BY_HOLDER, EntryBody, NewEntry
 from tenure.core.run import external_id
 from tenure.core.run import start as run_start
 from tenure.engine.check import check_error, check_namespace, check_refs
@@ -54,17 +54,8 @@ def _entry(entry: NewEntry) -> None:
         raise InvalidArgument(message, field="kind")
     checks.text(entry.key, "key", bytes_max=limits.STEP_KEY_BYTES_MAX)
     body = entry.body
+    _result(body)
     checks.integer(body.index, "index", 0, limits.ATTEMPT_MAX)
-    if body.output is not None:
-        checks.payload(body.output, "output")
-    if body.encoding:
-        checks.name(body.encoding, "encoding")
-    if body.error is not None:
-        check_error(body.error)
-        # One entry goes over the wire as a whole.
-        if len(body.output or b"") + len(body.error.details or b"") > limits.PAYLOAD_BYTES_MAX:
-            message = f"output and error.details must be at most {limits.PAYLOAD_BYTES_MAX} bytes"
-            raise PayloadTooLarge(message, limit=limits.PAYLOAD_BYTES_MAX)
     checks.integer(body.attempts, "attempts", 0, limits.ATTEMPT_MAX)
     for field, instant_ms in (
         ("startedAt", body.started_at_ms),
@@ -78,6 +69,19 @@ def _entry(entry: NewEntry) -> None:
     if body.signal_id or body.sender:
         message = "signalId and sender belong to signals"
         raise InvalidArgument(message, field="signalId")
+
+
+def _result(body: EntryBody) -> None:
+    if body.output is not None:
+        checks.payload(body.output, "output")
+    if body.encoding:
+        checks.name(body.encoding, "encoding")
+    if body.error is not None:
+        check_error(body.error)
+        # One entry goes over the wire as a whole.
+        if len(body.output or b"") + len(body.error.details or b"") > limits.PAYLOAD_BYTES_MAX:
+            message = f"output and error.details must be at most {limits.PAYLOAD_BYTES_MAX} bytes"
+            raise PayloadTooLarge(message, limit=limits.PAYLOAD_BYTES_MAX)
 
 
 def signal_run(command: c.SignalRun) -> None:

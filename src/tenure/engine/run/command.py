@@ -59,9 +59,13 @@ class StepReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StepsPlaced(msgspec.Struct, frozen=True, gc=False):
-    """Where the entries of a report stand, in their order."""
+    """Where the entries of a report stand, in their order.
+
+    The report is not new if somebody has taken one of its numbers before.
+    """
 
     places: tuple[Place, ...]
+    is_new: bool = True
 
 
 StepAnswer = StepsPlaced | Rejection
@@ -111,14 +115,19 @@ class RetryRun(Command[Retried], frozen=True, kw_only=True):
     kept_bytes: int = 0
     group_keys: tuple[str, ...] = ()
     external_id: str = ""
+    actor: str = ""
 
 
 class CancelRun(Command[Reported], frozen=True, kw_only=True):
-    """Ask a run to end; its code may clean up."""
+    """Ask a run to end; its code may clean up.
+
+    Here and elsewhere ``actor`` is the id of the caller's key, for the audit log.
+    """
 
     namespace: str
     run_id: str
     reason: str = ""
+    actor: str = ""
 
 
 class ResumeRun(Command[Reported], frozen=True, kw_only=True):
@@ -126,6 +135,7 @@ class ResumeRun(Command[Reported], frozen=True, kw_only=True):
 
     namespace: str
     run_id: str
+    actor: str = ""
 
 
 class TerminateRun(Command[Reported], frozen=True, kw_only=True):
@@ -133,3 +143,4 @@ class TerminateRun(Command[Reported], frozen=True, kw_only=True):
 
     namespace: str
     run_id: str
+    actor: str = ""

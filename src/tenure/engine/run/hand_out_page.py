@@ -24,7 +24,7 @@ Assigned = tuple[Task, int]
 
 async def with_pages(tx: Tx, ws: WorkingSet, assigned: Sequence[Assigned]) -> list[Assigned]:
     """Return hand-outs in which each run has a page of its journal."""
-    runs = [task for task, _ in assigned if _has_journal(task)]
+    runs = [task for task, _ in assigned if has_journal(task)]
     wanted = [(task, _seen_by_holder(task)) for task in runs]
     pages = await ws.journals.pages(tx, wanted, bytes_max=WORK_BATCH_BYTES_MAX)
     page_of = {task.id: page for task, page in zip(runs, pages, strict=True)}
@@ -35,7 +35,7 @@ async def with_pages(tx: Tx, ws: WorkingSet, assigned: Sequence[Assigned]) -> li
     found = []
     for task, offer_id in assigned:
         given = task
-        if _has_journal(task):
+        if has_journal(task):
             assert task.link is not None
             given = replace(task, link=replace(task.link, page=page_of[task.id]))
         found.append((given, offer_id))
@@ -122,7 +122,8 @@ def _journal_of(task: Task) -> str:
     return task.link.journal_id
 
 
-def _has_journal(task: Task) -> bool:
+def has_journal(task: Task) -> bool:
+    """Tell whether a task is a run that has one."""
     return task.link is not None and task.link.journal_id is not None
 
 

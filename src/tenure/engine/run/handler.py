@@ -17,8 +17,8 @@ from tenure.core.task.record import TERMINAL, Task, TaskKind
 from tenure.core.task.refusal import already_terminal
 from tenure.core.worker import decide as worker_rules
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.run import audit, external_id
 from tenure.engine.run import command as c
-from tenure.engine.run import external_id
 from tenure.engine.run.needs import signal_key
 from tenure.engine.task import handler as task_handler
 from tenure.engine.task.command import Reported
@@ -97,6 +97,7 @@ def _record(ws: WorkingSet, key: TaskKey, item: c.StepReport, worker_id: str) ->
     if task is None or is_without_journal(task):
         return Rejection(_NOT_HERE, f"Task {key[1]} was not found.")
     event = task_event.StepsRecorded(attempt=item.attempt, worker_id=worker_id)
+    last_no = ws.journals.ends[key].last_no_of(item.attempt) if key in ws.journals.ends else 0
     # Not by ``ws.apply``: the row stays as it is, and the insert tells whether a copy was stale.
     decision = task_rules.decide(task, event, ws.now_ms)
     rejection = decision if isinstance(decision, Rejection) else _append(ws, key, item, worker_id)
@@ -110,7 +111,7 @@ def _record(ws: WorkingSet, key: TaskKey, item: c.StepReport, worker_id: str) ->
         # The run began anew at another server: the copy is of a journal that is gone.
         ws.doubtful.add(key)
         return Rejection(_NOT_HERE, f"Task {key[1]} was not found.")
-    return c.StepsPlaced(tuple([places[no] for no in numbers]))
+    return c.StepsPlaced(tuple([places[no] for no in numbers]), is_new=item.first_no > last_no)
 
 
 def _append(ws: WorkingSet, key: TaskKey, item: c.StepReport, worker_id: str) -> Rejection | None:
@@ -175,9 +176,11 @@ def _digest(signal: c.NewSignal) -> bytes:
 def change_run(ws: WorkingSet, command: c.CancelRun | c.ResumeRun | c.TerminateRun) -> Reported:
     """Do what an operator or a client asks of one run."""
     task = _run(ws, command.namespace, command.run_id)
-    decision = ws.apply((task.namespace, task.id), _wish(command))
+    wish = _wish(command)
+    decision = ws.apply((task.namespace, task.id), wish)
     if isinstance(decision, Rejection):
         raise decision.to_error()
+    audit.note_change(ws, wish, command.actor, before=task, after=decision.task)
     return reported(decision.task)
 
 

@@ -8,8 +8,8 @@ from tenure.core.task import damage
 from tenure.core.task.record import TERMINAL, Task, TaskKind
 from tenure.core.task.refusal import wrong_state
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.run import audit, external_id
 from tenure.engine.run import command as c
-from tenure.engine.run import external_id
 from tenure.engine.task.handler import not_found
 from tenure.errors import AlreadyExists
 from tenure.store.table.journal_copy import JournalCopy
@@ -46,6 +46,7 @@ def retry_run(ws: WorkingSet, command: c.RetryRun) -> c.Retried:
         ws.rows.journal_copies.add(copy)
     if command.external_id:
         external_id.give(ws, command.namespace, command.external_id, task)
+    audit.note_retry(ws, command.actor, old=old, new=task)
     return c.Retried(task.id, task.state, is_new=True, kept_count=command.kept_count)
 
 

@@ -14,7 +14,7 @@ def check_wish(value: Yield) -> None:
     checks.integer(value.seen, "seen", 0, limits.ATTEMPT_MAX)
     if value.wake_at_ms:
         checks.instant_ms(value.wake_at_ms, "wakeAt")
-    checks.text(value.wake_key, "wakeKey", bytes_max=limits.STEP_KEY_BYTES_MAX)
+    checks.text(value.wake_key, "wakeKey", bytes_max=limits.WAKE_KEY_BYTES_MAX)
     checks.integer(value.wake_index, "wakeIndex", 0, limits.ATTEMPT_MAX)
     checks.integer(value.patience_n, "patienceN", 0, limits.ATTEMPT_MAX)
     checks.duration_ms(value.patience_ms, "patienceMs", minimum=0)
@@ -24,6 +24,7 @@ def check_wish(value: Yield) -> None:
     for each in value.waits:
         for text in (each.kind, each.key, each.detail):
             checks.text(text, "waits", bytes_max=limits.WAIT_TEXT_BYTES_MAX)
+        checks.text(each.site, "waits", bytes_max=limits.STEP_SITE_BYTES_MAX)
         if each.since_ms:
             checks.instant_ms(each.since_ms, "waits")
     checks.integer(value.wait_count, "waitCount", 0, limits.ATTEMPT_MAX)

@@ -159,11 +159,12 @@ class CompleteById(Command[Reported], frozen=True, kw_only=True):
 
 
 class CancelTask(Command[Reported], frozen=True, kw_only=True):
-    """Cancel a task."""
+    """Cancel a task. Here and below ``actor`` is the caller's key, for the audit log of runs."""
 
     namespace: str
     task_id: str
     reason: str = ""
+    actor: str = ""
 
 
 class PauseTask(Command[Reported], frozen=True, kw_only=True):
@@ -171,6 +172,7 @@ class PauseTask(Command[Reported], frozen=True, kw_only=True):
 
     namespace: str
     task_id: str
+    actor: str = ""
 
 
 class ResumeTask(Command[Reported], frozen=True, kw_only=True):
@@ -178,6 +180,7 @@ class ResumeTask(Command[Reported], frozen=True, kw_only=True):
 
     namespace: str
     task_id: str
+    actor: str = ""
 
 
 class TerminateTask(Command[Reported], frozen=True, kw_only=True):
@@ -185,6 +188,7 @@ class TerminateTask(Command[Reported], frozen=True, kw_only=True):
 
     namespace: str
     task_id: str
+    actor: str = ""
 
 
 class RetryTask(Command[Enqueued], frozen=True, kw_only=True):
@@ -193,6 +197,7 @@ class RetryTask(Command[Enqueued], frozen=True, kw_only=True):
     namespace: str
     task_id: str
     new_task_id: str
+    actor: str = ""
 
 
 class SignalCancels(Command[WorkDone], frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker import decide as worker_rules
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import WorkDone
-from tenure.engine.run import continuation
+from tenure.engine.run import audit, continuation
 from tenure.engine.task import command as c
 from tenure.engine.worker.judgement import still_sighted_ms
 from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection, Unavailable
@@ -415,11 +415,14 @@ def change_task(
 ) -> c.Reported:
     """Run a command of an operator or a client for one task."""
     key = (command.namespace, command.task_id)
-    if key not in ws.tasks:
+    task = ws.tasks.get(key)
+    if task is None:
         raise not_found("Task", command.task_id)
-    decision = ws.apply(key, _wish(command))
+    wish = _wish(command)
+    decision = ws.apply(key, wish)
     if isinstance(decision, Rejection):
         raise decision.to_error()
+    audit.note_change(ws, wish, command.actor, before=task, after=decision.task)
     return reported(decision.task)
 
 
@@ -453,6 +456,7 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
     ws.check_enabled(command.namespace)
     task = _again(ws, old, command.new_task_id)
     ws.tasks.add(task)
+    audit.note_retry(ws, command.actor, old=old, new=task)
     return c.Enqueued(task.id, task.state, is_new=True)
 
 

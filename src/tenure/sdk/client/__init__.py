@@ -11,18 +11,18 @@ goes on until its own.
 
 from tenure.sdk.client.client import Client
 from tenure.sdk.client.completion import Completion
+from tenure.sdk.client.explanation import (
+    ExplainedReason,
+    ExplainedTask,
+    Explanation,
+    RunExplanation,
+)
 from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.result_wait import OnProgress
 from tenure.sdk.client.run_handle import RunHandle
 from tenure.sdk.client.run_view import RunDescription, RunGroup, RunWait
 from tenure.sdk.client.step_view import RunStep, StepItems
-from tenure.sdk.client.view import (
-    AttemptInfo,
-    ExplainedReason,
-    Explanation,
-    HeartbeatAnswer,
-    TaskInfo,
-)
+from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, TaskInfo
 from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 
 __all__ = [
@@ -30,12 +30,14 @@ __all__ = [
     "Client",
     "Completion",
     "ExplainedReason",
+    "ExplainedTask",
     "Explanation",
     "Handle",
     "HeartbeatAnswer",
     "HeartbeatDetails",
     "OnProgress",
     "RunDescription",
+    "RunExplanation",
     "RunGroup",
     "RunHandle",
     "RunStep",

@@ -13,13 +13,12 @@ from uuid_utils import uuid7
 from tenure.errors import TaskAlreadyTerminal, WrongState
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import SharedOptions
-from tenure.sdk.client import view
 from tenure.sdk.client.enqueue_outbox import EnqueueOutbox
+from tenure.sdk.client.explanation import Explanation, explanation
 from tenure.sdk.client.method import EXPLAIN, HEALTH
 from tenure.sdk.client.stalled_wait import StalledWaits
 from tenure.sdk.client.task_bytes import shared_bytes
 from tenure.sdk.client.task_stream import TaskStreams, Waiter
-from tenure.sdk.client.view import Explanation
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Converter
 from tenure.sdk.transport import manual_clock
@@ -78,7 +77,7 @@ class ClientState:
     async def explain(self, task_id: str) -> Explanation:
         """Ask the server why a task is not running."""
         request = pb.ExplainTaskRequest(namespace_id=self.namespace, task_id=task_id)
-        return view.explanation(task_id, await self.ask(EXPLAIN, request))
+        return explanation(task_id, await self.ask(EXPLAIN, request))
 
     async def change(
         self,

@@ -9,9 +9,10 @@ from tenure.sdk.activity.definition import Activity, signature_of
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
+from tenure.sdk.client.explanation import Explanation
 from tenure.sdk.client.result_wait import OnProgress, ResultWait
 from tenure.sdk.client.task_stream import Waiter
-from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo
+from tenure.sdk.client.view import AttemptInfo, TaskInfo
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import UserValue
 from tenure.v1 import task_service_pb2 as pb

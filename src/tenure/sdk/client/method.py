@@ -67,6 +67,11 @@ SIGNAL_RUN: Final = Method.of(
     workflow_pb.SignalWorkflowRunRequest,
     workflow_pb.SignalWorkflowRunResponse,
 )
+EXPLAIN_RUN: Final = Method.of(
+    "WorkflowService/ExplainWorkflowRun",
+    workflow_pb.ExplainWorkflowRunRequest,
+    workflow_pb.ExplainWorkflowRunResponse,
+)
 CANCEL_RUN: Final = Method.of(
     "WorkflowService/CancelWorkflowRun", workflow_pb.CancelWorkflowRunRequest, Empty
 )

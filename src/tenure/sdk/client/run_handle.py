@@ -12,10 +12,10 @@ from tenure.sdk import failure
 from tenure.sdk.client import method as m
 from tenure.sdk.client import run_view, step_view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
+from tenure.sdk.client.explanation import RunExplanation, run_explanation
 from tenure.sdk.client.result_wait import OnProgress, ResultWait
 from tenure.sdk.client.run_view import RunDescription
 from tenure.sdk.client.step_view import RunStep
-from tenure.sdk.client.view import Explanation
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import PayloadError, UserValue
 from tenure.sdk.workflow.definition import Workflow
@@ -152,9 +152,17 @@ class RunHandle(Generic[R_co]):
             if not request.page_token:
                 return
 
-    async def explain(self) -> Explanation:
-        """Return why the run does not go on now: the decisive reason first, with what to do."""
-        return await self._state.explain(await self._own_id())
+    async def explain(self) -> RunExplanation:
+        """Return why the run does not go on now: the decisive reason first, with what to do.
+
+        >>> print(await run.explain())
+
+        What it waits for is explained in the same way, down to the cause.
+        """
+        request = pb.ExplainWorkflowRunRequest(
+            namespace_id=self._state.namespace, run_id=self.run_id
+        )
+        return run_explanation(await self._state.ask(m.EXPLAIN_RUN, request))
 
     async def cancel(self, reason: str = "") -> None:
         """Ask the run to end: its code gets a ``CancelledError`` and may clean up."""

@@ -26,12 +26,16 @@ _STATUSES: Final[dict[int, RunStatus]] = {
 
 
 class RunWait(msgspec.Struct, frozen=True):
-    """Something that a run waits for: a timer, a signal, or the next attempt of a step."""
+    """Something that a run waits for: a child, a timer, a signal, or the next try of a step.
+
+    ``site`` is where in its code: file and line of the call.
+    """
 
     kind: str
     key: str
     detail: str = ""
     since: datetime | None = None
+    site: str = ""
 
 
 class RunGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +187,7 @@ def status_name(status: RunStatus | str | None) -> str:
 
 
 def _wait(wait: task_pb2.Wait) -> RunWait:
-    return RunWait(wait.kind, wait.key, wait.detail, datetime_of(wait.since_ms))
+    return RunWait(wait.kind, wait.key, wait.detail, datetime_of(wait.since_ms), wait.site)
 
 
 def _instant(run: pb.WorkflowRun, field: str) -> datetime | None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tenure.errors import TenureError
-from tenure.sdk.client.view import Explanation
+from tenure.sdk.client.explanation import Explanation
 
 log = logging.getLogger("tenure.client")
 
@@ -95,7 +95,8 @@ class StalledWaits:
         except TenureError:
             # The wait itself reports outages and unknown tasks.
             return
-        reason = explanation.reasons[0]
+        # Of a run: what is in the way of the task that it waits for.
+        reason = explanation.reasons[0].cause
         now = asyncio.get_running_loop().time()
         if reason.code in _GOOD or self._silent_until.get(reason.code, now) > now:
             return

@@ -84,28 +84,6 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
     error: RemoteError | None = None
 
 
-class ExplainedReason(msgspec.Struct, frozen=True):
-    """One reason why a task is not running, by a stable code, and what to do about it."""
-
-    code: str
-    message: str
-    advice: str = ""
-    evidence: dict[str, str] = {}
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """Why a task is not running now. The first reason alone keeps it from running."""
-
-    task_id: str
-    state: TaskState
-    reasons: tuple[ExplainedReason, ...]
-
-    def __str__(self) -> str:
-        """Return it as a text for people."""
-        lines = [f"{each.code}: {each.message} {each.advice}".rstrip() for each in self.reasons]
-        return "\n".join([f"Task {self.task_id} is {self.state}.", *lines])
-
-
 def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
     """Show a task."""
     encoding = task.options.encoding
@@ -154,15 +132,6 @@ def attempt_info(attempt: task_pb2.Attempt, converter: Converter) -> AttemptInfo
         outcome=attempt.outcome,
         error=RemoteError(attempt.error, converter) if attempt.HasField("error") else None,
     )
-
-
-def explanation(task_id: str, answer: pb.ExplainTaskResponse) -> Explanation:
-    """Show why a task is not running."""
-    reasons = tuple(
-        ExplainedReason(each.code, each.message, each.advice, dict(each.evidence))
-        for each in answer.reasons
-    )
-    return Explanation(task_id, state_of(answer.state), reasons)
 
 
 def progress(task: task_pb2.Task) -> TaskProgress:

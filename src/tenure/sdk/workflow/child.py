@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
-from tenure.core import check
-from tenure.core.limits import EXTERNAL_ID_BYTES_MAX, PAYLOAD_BYTES_MAX, PRIORITY_DEFAULT
+from tenure.core.limits import PAYLOAD_BYTES_MAX, PRIORITY_DEFAULT
+from tenure.core.run.external_id import OnFinished, OnLive
 from tenure.core.task.retry import ErrorCategory
-from tenure.errors import InvalidArgument
 from tenure.sdk import failure
 from tenure.sdk.activity.definition import Activity, signature_of
 from tenure.sdk.activity.option import Options
@@ -122,7 +121,7 @@ def _kept(
     if found is None:
         if len(_tasks) >= _TASKS_MAX:
             _tasks.clear()
-        _refuse_key(name, options)
+        _refuse_of_clients(name, options)
         shared = _shared(name, options)
         task = ChildTask(name, is_run, shared, signature(), options.delay_ms, shared.ByteSize())
         found = options, task
@@ -130,7 +129,16 @@ def _kept(
     return found[1]
 
 
-def _refuse_key(name: str, options: _Options) -> None:
+def _refuse_of_clients(name: str, options: _Options) -> None:
+    """Refuse options that mean nothing here."""
+    if isinstance(options, WorkflowOptions) and (
+        options.on_live != OnLive.RETURN or options.on_finished != OnFinished.ALLOW
+    ):
+        message = (
+            f"{name}: on_live and on_finished are for clients. The call of a workflow makes its "
+            "own run, and fails if a live one has the id."
+        )
+        raise ValueError(message)
     if options.idempotency_key:
         message = (
             f"{name}: idempotency_key is for clients. The call of a workflow makes its task once, "
@@ -148,17 +156,6 @@ def _shared(name: str, options: _Options) -> task_pb2.NewTask:
     if options.run_at_ms:
         shared.run_at_ms = options.run_at_ms
     return shared
-
-
-def checked_id(own: object) -> str:
-    """Return the id that a user chose for a run; raise ``ValueError`` for a bad one."""
-    try:
-        checked = check.text(own, "id", bytes_max=EXTERNAL_ID_BYTES_MAX)
-    except InvalidArgument as error:
-        raise ValueError(error.message) from None
-    if not checked:
-        raise ValueError("id must not be empty")
-    return checked
 
 
 class ChildCall:
@@ -203,7 +200,10 @@ class ChildCall:
     @property
     def wait(self) -> Wait:
         """What is shown of it while a run waits for it."""
-        return Wait("child", self.key, self.id_of(0))
+        return self._wait("child", self.id_of(0))
+
+    def _wait(self, kind: str, detail: str) -> Wait:
+        return Wait(kind, self.key, detail, self.step.line, self._called_at_ms)
 
     def id_of(self, item: int) -> str:
         """Return the id of a child."""
@@ -219,6 +219,10 @@ class ChildCall:
             self.is_cancel_wanted = True
             self._run.children.cancel(self)
         return True
+
+    def is_known_as(self, run_id: str) -> bool:
+        """Tell whether an id, or ``external:`` and an id of the user, means a child of it."""
+        return run_id == self.id_of(0)
 
     def outcome(self, entry: Entry, converter: Converter) -> UserValue:
         """Return what it has returned; raise what it has raised."""
@@ -251,6 +255,10 @@ class SingleCall(ChildCall):
     payload: Payload | None = None
     external_id = ""
 
+    def is_known_as(self, run_id: str) -> bool:
+        """Tell whether an id, or ``external:`` and an id of the user, means it."""
+        return run_id in (self.id_of(0), f"external:{self.external_id}")
+
     def new_child(self, item: int) -> journal_pb2.NewChild:
         """Return the child as it is sent."""
         assert self.payload is not None
@@ -280,12 +288,18 @@ class GroupCall(ChildCall):
     @property
     def wait(self) -> Wait:
         """What is shown of it while a run waits for it."""
-        return Wait("group", self.key, f"{self.total} items")
+        return self._wait("group", f"{self.total} items")
 
     def check_items(self, first: int) -> None:
         """Encode the items from ``first`` on; raise ``TypeError`` for one that does not fit."""
         self._first = first
-        self._payloads = [self.task.input_of((each,), {}) for each in self.items[first:]]
+        self._payloads = []
+        for item in self.items[first:]:
+            try:
+                self._payloads.append(self.task.input_of((item,), {}))
+            except (TypeError, PayloadError) as error:
+                message = f"item {first + len(self._payloads)}: {error}"
+                raise type(error)(message) from error
 
     def adopt(self, known: OpenCall) -> None:
         """Go on behind the items that the server has."""

@@ -86,6 +86,11 @@ class Children:
         """The calls whose end the body waits for."""
         return self._open.values()
 
+    def coming(self, run_id: str) -> ChildCall | None:
+        """Return the call that makes a run, if the server does not have it yet."""
+        coming = (call for call in self._open.values() if call.is_coming)
+        return next((call for call in coming if call.is_known_as(run_id)), None)
+
     def left_open(self) -> list[Step[Any]]:
         """Return the calls that are closed although nobody has chosen that."""
         return [

@@ -35,11 +35,10 @@ from tenure.sdk.workflow.child import (
     OnClose,
     OnError,
     SingleCall,
-    checked_id,
     task_of_activity,
     task_of_workflow,
 )
-from tenure.sdk.workflow.definition import Workflow
+from tenure.sdk.workflow.definition import Workflow, checked_id
 from tenure.sdk.workflow.ending import ContinueAsNew
 from tenure.sdk.workflow.guard import NotDurable
 from tenure.sdk.workflow.journal import Kind, Made
@@ -187,7 +186,7 @@ class WorkflowContext:
         on_cancel = _option(task, kwargs, "on_cancel", "try", OnCancel)
         on_close = _option(task, kwargs, "on_close", "cancel", OnClose)
         own_id = None if "id" in task.signature.names else kwargs.pop("id", None)
-        external_id = "" if own_id is None else checked_id(own_id)
+        external_id = workflow.options.id if own_id is None else checked_id(own_id)
         place = self._place(f"child:{task.name}")
         step: ChildRun[Any] = ChildRun(self._run, *place, self._send)
         call = SingleCall(self._run, step, task)
@@ -331,10 +330,10 @@ class WorkflowContext:
         """Wait for the next signal of a kind; raise ``TimeoutError`` if none comes in time."""
         self._run.check_place()
         if timeout is None:
-            entry = await self._run.signals.get(sig.name)
+            entry = await self._run.signals.get(sig.name, self._run.now_ms)
         else:
             async with asyncio.timeout(duration_ms(timeout, "timeout") / 1_000):
-                entry = await self._run.signals.get(sig.name)
+                entry = await self._run.signals.get(sig.name, self._run.now_ms)
         value: T = self._run.decode(entry, sig.type)
         return value
 
@@ -400,7 +399,7 @@ class WorkflowContext:
         call, line = self._place(f"signal:{signal_name(sig)}")
         self._run.call(call, Kind.STEP, Made(line))
         step: Step[None] = Step(self._run, call, line)
-        step.follows = follows
+        step.follows = follows or self._run.children.coming(run_id)
         self._run.send_signal(step, run_id, sig, value)
         return step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from copy import copy
@@ -107,18 +108,11 @@ class WorkflowOptions(SharedOptions, frozen=True, kw_only=True):
         if changed.retry is not None:
             retry_to_wire(changed.retry)
         changed.check_shared()
-        changed.check_id()
+        if "id" in settings:
+            checked_id(changed.id)
+        _check_choice("on_live", changed.on_live, OnLive)
+        _check_choice("on_finished", changed.on_finished, OnFinished)
         return changed
-
-    def check_id(self) -> None:
-        """Raise ``ValueError`` for a bad id of a run, or what a start does with it."""
-        try:
-            if self.id:
-                check_id(self.id, "id")
-            OnLive(self.on_live)
-            OnFinished(self.on_finished)
-        except InvalidArgument as error:
-            raise ValueError(error.message) from None
 
     def to_wire(self, encoding: str) -> task_pb2.TaskOptions:
         """Return what all runs with these options share on the wire."""
@@ -128,6 +122,20 @@ class WorkflowOptions(SharedOptions, frozen=True, kw_only=True):
             retry=None if self.retry is None else retry_to_wire(self.retry),
             encoding=encoding,
         )
+
+
+def checked_id(own: object) -> str:
+    """Return the id that a user chose for a run; raise ``ValueError`` for a bad one."""
+    try:
+        return check_id(own, "id")
+    except InvalidArgument as error:
+        raise ValueError(error.message) from None
+
+
+def _check_choice(name: str, value: object, choices: type[enum.StrEnum]) -> None:
+    known = [each.value for each in choices]
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
 class Workflow(Generic[P, R_co]):

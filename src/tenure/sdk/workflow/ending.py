@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
+from msgspec.structs import replace
 
 from tenure.sdk.payload import Payload, UserValue
 from tenure.sdk.workflow.journal import Mismatch
+from tenure.sdk.workflow.source_line import UNKNOWN
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """What a run waits for."""
+    """What a run waits for, at which line of its body, and since when if that is known."""
 
     kind: str
     key: str
     detail: str = ""
+    line: str = ""
+    since_ms: int = 0
+
+
+def shown(waits: Iterable[Wait], line: str) -> tuple[Wait, ...]:
+    """Return waits with lines: a task without code of the user waits at ``line``, as the body."""
+    return tuple([replace(each, line=line) if each.line == UNKNOWN else each for each in waits])
 
 
 class Returned(msgspec.Struct, frozen=True):

@@ -80,7 +80,10 @@ class LocalCalls:
 
     def waits(self) -> list[Wait]:
         """Return what the run waits for in its steps."""
-        return [Wait("retry", key, str(at_ms)) for key, (at_ms, _) in self._put_off.items()]
+        return [
+            Wait("retry", key, str(at_ms), step.line)
+            for key, (at_ms, step) in self._put_off.items()
+        ]
 
     # -- At the frontier
 

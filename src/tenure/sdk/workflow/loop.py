@@ -64,7 +64,7 @@ class TimerKeeper(Protocol):
 class DurableTimer(asyncio.TimerHandle):
     """A callback at an instant of the server; it fires when that is recorded."""
 
-    __slots__ = ("fire_at_ms", "index", "is_sleep", "key")
+    __slots__ = ("armed_at_ms", "fire_at_ms", "index", "is_sleep", "key", "line")
 
     def __init__(
         self,
@@ -77,6 +77,8 @@ class DurableTimer(asyncio.TimerHandle):
         self.is_sleep = False
         self.key = ""
         self.index = 0
+        self.line = ""
+        self.armed_at_ms = 0
 
 
 class RunTask(asyncio.Task[Any]):

@@ -30,9 +30,9 @@ from tenure.sdk.workflow.ending import (
     Refused,
     Released,
     Returned,
-    Wait,
     Yielded,
     continuation,
+    shown,
 )
 from tenure.sdk.workflow.guard import Guard
 from tenure.sdk.workflow.journal import Entry, Journal, Kind, Made, Mismatch, OpenCall, Recorded
@@ -379,9 +379,10 @@ class Run:
         if self.is_put_aside:
             raise Evicted
         scope = current_scope.get()
+        timer.line, timer.armed_at_ms = calling_line(), self.now_ms
         if timer.is_sleep:
             call = scope.next_call("sleep")
-            self.call(call, Kind.TIMER, Made(calling_line()))
+            self.call(call, Kind.TIMER, Made(timer.line))
             timer.key, timer.index = call.key, call.index
         else:
             timer.key, timer.index = scope.next_timeout(), scope.call_count
@@ -569,7 +570,7 @@ class Run:
             *(each.wait for each in islice(awaited, _WAITS_MAX)),
             *self.timers.waits(),
             *self.local.waits(),
-            *(Wait("signal", name) for name in self.signals.awaited),
+            *self.signals.waits(),
         ]
         wakes = self.timers.wakes() + self.local.wakes()
         wake_at_ms, wake_key, wake_index = min(wakes, default=(0, "", 0))
@@ -582,7 +583,7 @@ class Run:
             wake_index=wake_index,
             patience_n=max(1, len(awaited) // 4) if is_long else 1,
             patience_ms=end if is_long else 0,
-            waits=tuple(waits[:_WAITS_MAX]),
+            waits=shown(waits[:_WAITS_MAX], self.line),
             wait_count=len(waits) + max(0, len(awaited) - _WAITS_MAX),
         )
 

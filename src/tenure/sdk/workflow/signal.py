@@ -9,7 +9,9 @@ from tenure.core import check
 from tenure.errors import InvalidArgument
 from tenure.sdk import payload
 from tenure.sdk.payload import BYTES, JSON, Payload, PayloadError, UserValue
+from tenure.sdk.workflow.ending import Wait
 from tenure.sdk.workflow.journal import Entry
+from tenure.sdk.workflow.source_line import calling_line
 
 T = TypeVar("T")
 
@@ -66,7 +68,8 @@ class SignalInbox:
     def __init__(self) -> None:
         """Begin empty."""
         self._queues: dict[str, asyncio.Queue[Entry]] = {}
-        self._waiting: dict[str, int] = {}
+        # In the order in which they began to wait.
+        self._waiting: dict[object, Wait] = {}
         self._untaken: set[int] = set()
 
     def put(self, name: str, entry: Entry) -> None:
@@ -74,13 +77,14 @@ class SignalInbox:
         self._untaken.add(entry.pos)
         self._queue(name).put_nowait(entry)
 
-    async def get(self, name: str) -> Entry:
+    async def get(self, name: str, since_ms: int = 0) -> Entry:
         """Wait for the next signal of a name and take it."""
-        self._waiting[name] = self._waiting.get(name, 0) + 1
+        token = object()
+        self._waiting[token] = Wait("signal", name, line=calling_line(), since_ms=since_ms)
         try:
             entry = await self._queue(name).get()
         finally:
-            self._waiting[name] -= 1
+            del self._waiting[token]
         self._untaken.discard(entry.pos)
         return entry
 
@@ -93,10 +97,12 @@ class SignalInbox:
         """The positions of the signals that wait."""
         return tuple(sorted(self._untaken))
 
-    @property
-    def awaited(self) -> list[str]:
-        """The names that the body waits for."""
-        return sorted(name for name, count in self._waiting.items() if count)
+    def waits(self) -> list[Wait]:
+        """Return what the body waits for: of each name whoever has waited longest."""
+        first: dict[str, Wait] = {}
+        for wait in self._waiting.values():
+            first.setdefault(wait.key, wait)
+        return [first[name] for name in sorted(first)]
 
     def _queue(self, name: str) -> asyncio.Queue[Entry]:
         found = self._queues.get(name)

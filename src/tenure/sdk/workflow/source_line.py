@@ -11,9 +11,10 @@ from types import FrameType
 from typing import Final
 
 _OWN: Final = ("tenure.sdk.", "tenure.testing.")
+_LOOP: Final = "tenure.sdk.workflow.loop"
 _LIBRARY: Final = sysconfig.get_path("stdlib")
 _INSTALLED: Final = ("site-packages", "dist-packages")
-_UNKNOWN: Final = "unknown line"
+UNKNOWN: Final = "unknown line"
 
 
 def calling_line() -> str:
@@ -28,10 +29,10 @@ def waiting_line(awaitable: object) -> str:
 
 def _first_line(frames: Iterator[FrameType]) -> str:
     for frame in frames:
-        if _is_users(frame):
+        if is_users(frame):
             code = frame.f_code
             return f"{_file_name(code.co_filename)}:{frame.f_lineno} in {code.co_name}"
-    return _UNKNOWN
+    return UNKNOWN
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -39,13 +40,13 @@ def _file_name(path: str) -> str:
     return PurePath(path).name
 
 
-def _is_users(frame: FrameType) -> bool:
+def is_users(frame: FrameType) -> bool:
+    """Tell whether code is neither ours nor that of Python itself."""
     return _is_users_module(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
 
 
 @functools.lru_cache(maxsize=4_096)
 def _is_users_module(name: str, path: str) -> bool:
-    """Tell whether code is neither ours nor that of Python itself."""
     if name.startswith(_OWN):
         return False
     if any(each in path for each in _INSTALLED):
@@ -54,9 +55,14 @@ def _is_users_module(name: str, path: str) -> bool:
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
+    """Yield frames outwards; whoever runs the loop of a body is no caller of that body."""
+    while frame is not None and not _runs_body(frame):
         yield frame
         frame = frame.f_back
+
+
+def _runs_body(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "run_quiet" and frame.f_globals.get("__name__") == _LOOP
 
 
 def _inwards(awaitable: object) -> Iterator[FrameType]:

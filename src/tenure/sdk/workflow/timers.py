@@ -47,4 +47,7 @@ class Timers:
 
     def waits(self) -> list[Wait]:
         """Return what the run waits for in its timers."""
-        return [Wait("timer", key, str(timer.fire_at_ms)) for key, timer in self._armed.items()]
+        return [
+            Wait("timer", key, str(timer.fire_at_ms), timer.line, timer.armed_at_ms)
+            for key, timer in self._armed.items()
+        ]

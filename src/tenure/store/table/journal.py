@@ -15,7 +15,7 @@ from tenure.core.task.record import TERMINAL, Task
 from tenure.store.failure import FenceLost
 from tenure.store.table.codec import AnyRow
 from tenure.store.table.row_set import RowSet, Table
-from tenure.store.table.task import TaskKey
+from tenure.store.table.task import TaskKey, TaskRows
 from tenure.store.transaction import Tx
 
 if TYPE_CHECKING:
@@ -123,6 +123,18 @@ async def _read_entries(tx: Tx, after_of: Mapping[str, int]) -> dict[str, list[E
         entry = entry_from(row)
         found.setdefault(entry.journal_id, []).append(entry)
     return found
+
+
+async def read_of_key(tx: Tx, journal_id: str, key: str) -> list[Entry]:
+    """Read the last entry of each kind that a call of a run has left."""
+    rows = await tx.one("read_key_entries", journal_id, day_of(journal_id), key)
+    return [entry_from(row) for row in rows]
+
+
+async def first_foreign(tx: Tx, journal_id: str, *, after: int, attempt: int) -> int | None:
+    """Return the first position behind another one that an attempt has not written itself."""
+    rows = await tx.one("read_foreign_entry", journal_id, day_of(journal_id), after, attempt)
+    return cast("int | None", rows[0][0])
 
 
 async def read_carried(tx: Tx, wanted: Mapping[str, Carried]) -> dict[str, list[Entry]]:
@@ -233,6 +245,16 @@ class JournalRows(RowSet[EntryKey, Entry]):
         wanted.update(key for key in tasks.due if _has_journal(tasks[key]))
         if not wanted:
             return
+        unknown = self._take_remembered(tasks, wanted)
+        if unknown:
+            for journal_id, end in (await read_ends(tx, unknown)).items():
+                self.ends[unknown[journal_id]] = end
+        self.found_ends = dict(self.ends)
+        await self._load_places(tx)
+        await self._load_kept(tx)
+
+    def _take_remembered(self, tasks: TaskRows, wanted: Iterable[TaskKey]) -> dict[str, TaskKey]:
+        """Take the ends that are remembered; return the journals whose ends are not."""
         unknown: dict[str, TaskKey] = {}
         for key in wanted:
             journal_id = _journal_of(tasks[key])
@@ -241,12 +263,7 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 unknown[journal_id] = key
                 end = JournalEnd(journal_id)
             self.ends[key] = end
-        if unknown:
-            for journal_id, end in (await read_ends(tx, unknown)).items():
-                self.ends[unknown[journal_id]] = end
-        self.found_ends = dict(self.ends)
-        await self._load_places(tx)
-        await self._load_kept(tx)
+        return unknown
 
     async def _load_kept(self, tx: Tx) -> None:
         """Read what runs take along that begin anew; they are locked."""

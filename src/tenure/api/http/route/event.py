@@ -24,6 +24,7 @@ from tenure.errors import InvalidArgument
 
 LAST_EVENT_ID: Final = "last-event-id"
 _KINDS: Final = frozenset(each.value for each in EventKind)
+_KIND_LIST: Final = ", ".join(each.value for each in EventKind)
 # The id is that of ``core.change_hint.position_text``, without creating a text for each hint.
 _EVENT: Final = b"id: %b:%d\nevent: %b\ndata: %b\n\n"
 _NAMES: Final = {each: each.value.encode() for each in EventKind}
@@ -33,10 +34,7 @@ _encode: Final = msgspec.json.Encoder().encode
 class EventQuery(Scoped, frozen=True):
     """Filter for hints."""
 
-    kind: Annotated[
-        str,
-        Meta(description="Only these, comma-separated: task, worker, queue, namespace, progress"),
-    ] = ""
+    kind: Annotated[str, Meta(description=f"Only these, comma-separated: {_KIND_LIST}")] = ""
     queue: Annotated[str, Meta(description="Only this queue and its content")] = ""
     last_event_id: Annotated[
         str,
@@ -50,9 +48,7 @@ class EventQuery(Scoped, frozen=True):
         """Return the filter for a namespace."""
         kinds = frozenset(self.kind.split(",")) if self.kind else CHANGES
         if not kinds <= _KINDS:
-            message = (
-                "kind must be a comma-separated list of task, worker, queue, namespace, progress"
-            )
+            message = f"kind must be a comma-separated list of {_KIND_LIST}"
             raise InvalidArgument(message, field="kind")
         queue = check.name(self.queue, "queue") if self.queue else ""
         return EventFilter(namespace, frozenset(map(EventKind, kinds)), queue)
@@ -147,8 +143,8 @@ OPERATIONS: Final = (
         path="/v1/events",
         name="listenToEvents",
         group="Events",
-        summary="Hints about changes in a namespace as server-sent events: task, worker, queue "
-        "and namespace (a Hint), and reset (a Reset) when lists have to be read again.",
+        summary="Hints about changes in a namespace as server-sent events: task, run, worker, "
+        "queue and namespace (a Hint), and reset (a Reset) when lists have to be read again.",
         handle=listen_to_events,
         action=Action.READ,
         query=EventQuery,

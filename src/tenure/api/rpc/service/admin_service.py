@@ -6,7 +6,7 @@ from typing import Final
 
 import tenure
 from tenure.api.guard import key_grant
-from tenure.api.guard.access import PRINCIPAL, check_namespace
+from tenure.api.guard.access import PRINCIPAL, actor, check_namespace
 from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
@@ -37,7 +37,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             namespace=namespace,
             worker_id=request.worker_id,
             deadline_ms=worker_view.given_ms(request, "deadline", DRAIN_DEADLINE_MS),
-            actor=_actor(),
+            actor=actor(),
         )
         await self._engine.submit(command)
         return pb.DrainWorkerResponse(worker=await self._worker(namespace, request.worker_id))
@@ -52,7 +52,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             labels=dict(request.labels),
             version=request.version,
             deadline_ms=worker_view.given_ms(request, "deadline", DRAIN_DEADLINE_MS),
-            actor=_actor(),
+            actor=actor(),
         )
         return pb.DrainWorkersResponse(worker_ids=drained)
 
@@ -61,7 +61,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.EvictWorkerResponse:
         """Take a worker offline at once."""
         namespace = scope(request.namespace_id)
-        command = EvictWorker(namespace=namespace, worker_id=request.worker_id, actor=_actor())
+        command = EvictWorker(namespace=namespace, worker_id=request.worker_id, actor=actor())
         await self._engine.submit(command)
         return pb.EvictWorkerResponse(worker=await self._worker(namespace, request.worker_id))
 
@@ -103,7 +103,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             name=request.name,
             is_paused=request.is_paused if request.HasField("is_paused") else None,
             concurrency_max=concurrency_max,
-            actor=_actor(),
+            actor=actor(),
         )
         queue = await self._engine.submit(command)
         return pb.SetQueueResponse(queue=await self._queue(namespace, queue.name))
@@ -115,14 +115,14 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.CreateNamespaceResponse:
         """Create a namespace."""
         name = scope(request.name)
-        await self._engine.submit(c.CreateNamespace(name=name, actor=_actor()))
+        await self._engine.submit(c.CreateNamespace(name=name, actor=actor()))
         return pb.CreateNamespaceResponse(name=name)
 
     async def ListNamespaces(
         self, request: pb.ListNamespacesRequest, context: Context
     ) -> pb.ListNamespacesResponse:
         """List the namespaces that the caller may see."""
-        self._allowance.lists.take(_actor())
+        self._allowance.lists.take(actor())
         page = await query.list_namespaces(
             self._engine.store,
             page=requested_page(self._engine, request),
@@ -148,7 +148,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.SetNamespaceResponse:
         """Disable or enable a namespace."""
         command = c.SetNamespace(
-            name=scope(request.name), is_disabled=request.is_disabled, actor=_actor()
+            name=scope(request.name), is_disabled=request.is_disabled, actor=actor()
         )
         changed = await self._engine.submit(command)
         return pb.SetNamespaceResponse(namespace=access_view.namespace(changed))
@@ -173,7 +173,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         self, request: pb.ListApiKeysRequest, context: Context
     ) -> pb.ListApiKeysResponse:
         """List the keys that the caller may administer."""
-        self._allowance.lists.take(_actor())
+        self._allowance.lists.take(actor())
         page = await query.list_keys(
             self._engine.store,
             page=requested_page(self._engine, request),
@@ -197,7 +197,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         self, request: pb.RevokeApiKeyRequest, context: Context
     ) -> pb.RevokeApiKeyResponse:
         """Revoke a key for good."""
-        command = c.RevokeKey(key_id=request.key_id, actor=_actor())
+        command = c.RevokeKey(key_id=request.key_id, actor=actor())
         revoked = await self._engine.submit(command)
         return pb.RevokeApiKeyResponse(key=access_view.key(revoked))
 
@@ -207,7 +207,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         self, request: pb.ListAuditRecordsRequest, context: Context
     ) -> pb.ListAuditRecordsResponse:
         """List audit records, newest first."""
-        self._allowance.lists.take(_actor())
+        self._allowance.lists.take(actor())
         page = await query.list_audit(
             self._engine.store,
             page=requested_page(self._engine, request),
@@ -225,7 +225,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
 
     async def Diagnose(self, request: pb.DiagnoseRequest, context: Context) -> pb.DiagnoseResponse:
         """Report what is wrong, and what to do about it."""
-        self._allowance.lists.take(_actor())
+        self._allowance.lists.take(actor())
         question = Question(
             version=tenure.__version__,
             namespace=scope(request.namespace_id) if request.namespace_id else "",
@@ -233,11 +233,6 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             client_now_ms=request.client_now_ms,
         )
         return diagnosis_view.diagnosis(await diagnose(self._engine, question))
-
-
-def _actor() -> str:
-    """Return the id of the caller's key, for the audit log; an open server has none."""
-    return PRINCIPAL.get().key_id
 
 
 SPEC: Final = ServiceSpec(

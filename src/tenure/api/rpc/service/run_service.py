@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from google.protobuf import empty_pb2
+from msgspec.structs import replace
 
+from tenure.api.guard.access import actor
 from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
@@ -104,7 +106,9 @@ class RunService(EngineService):
     ) -> empty_pb2.Empty:
         """Ask a run to end; its code may clean up."""
         namespace, run_id = await self._named(request)
-        command = c.CancelRun(namespace=namespace, run_id=run_id, reason=request.reason)
+        command = c.CancelRun(
+            namespace=namespace, run_id=run_id, reason=request.reason, actor=actor()
+        )
         await self._engine.submit(command)
         return empty_pb2.Empty()
 
@@ -126,7 +130,7 @@ class RunService(EngineService):
     ) -> pb.ChangeWorkflowRunResponse:
         """Let a paused run go on, and try a parked one at once."""
         namespace, run_id = await self._named(request)
-        command = c.ResumeRun(namespace=namespace, run_id=run_id)
+        command = c.ResumeRun(namespace=namespace, run_id=run_id, actor=actor())
         return await self._change(command)
 
     async def TerminateWorkflowRun(
@@ -134,7 +138,7 @@ class RunService(EngineService):
     ) -> pb.ChangeWorkflowRunResponse:
         """End a run without asking its code."""
         namespace, run_id = await self._named(request)
-        command = c.TerminateRun(namespace=namespace, run_id=run_id)
+        command = c.TerminateRun(namespace=namespace, run_id=run_id, actor=actor())
         return await self._change(command)
 
     async def RetryWorkflowRun(
@@ -151,7 +155,7 @@ class RunService(EngineService):
             from_step=request.from_step,
             from_position=request.from_position,
         )
-        answer = await self._engine.submit(command)
+        answer = await self._engine.submit(replace(command, actor=actor()))
         return pb.RetryWorkflowRunResponse(run_id=answer.task_id, kept_entries=answer.kept_count)
 
     async def _named(self, request: _OfRun) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from tenure.api.guard.access import speaker
+from tenure.api.guard.access import actor, speaker
 from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
@@ -44,7 +44,9 @@ def _plain_change(
     async def change(
         service: TaskService, request: _PlainRequest, _: Context
     ) -> pb.ChangeTaskResponse:
-        command = kind(namespace=scope(request.namespace_id), task_id=request.task_id)
+        command = kind(
+            namespace=scope(request.namespace_id), task_id=request.task_id, actor=actor()
+        )
         return await service.change(command)
 
     return change
@@ -113,7 +115,9 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     ) -> pb.ChangeTaskResponse:
         """Cancel a task."""
         namespace = scope(request.namespace_id)
-        command = c.CancelTask(namespace=namespace, task_id=request.task_id, reason=request.reason)
+        command = c.CancelTask(
+            namespace=namespace, task_id=request.task_id, reason=request.reason, actor=actor()
+        )
         return await self.change(command)
 
     PauseTask = _plain_change(c.PauseTask)
@@ -133,6 +137,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
             namespace=scope(request.namespace_id),
             task_id=request.task_id,
             new_task_id=request.new_task_id or self._engine.clock.new_id(),
+            actor=actor(),
         )
         self._allowance.enqueues.take(command.namespace)
         await self._engine.submit(command)

@@ -1,9 +1,9 @@
-"""Runs, workers that poll, and the list of workers, over gRPC."""
+"""Runs and their steps, workers that poll, and the list of workers, over gRPC."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NoReturn
+from typing import Final
 
 from google.protobuf import empty_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -14,8 +14,10 @@ from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
+from tenure.api.rpc.service.run_explain_service import RunExplainService
 from tenure.api.rpc.service.run_service import RunService
 from tenure.api.rpc.service.step_attempt_service import StepAttemptService
+from tenure.api.rpc.service.step_service import StepService
 from tenure.api.rpc.service_spec import ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.worker_session import token_number
 from tenure.api.rpc.view import journal_view, task_view, worker_view
@@ -28,7 +30,7 @@ from tenure.core.worker.record import NewWorker
 from tenure.engine.read import query
 from tenure.engine.task.command import ClaimTasks, Tasks
 from tenure.engine.worker import command as c
-from tenure.errors import InvalidArgument, Unimplemented
+from tenure.errors import InvalidArgument
 from tenure.v1 import workflow_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2_grpc
 
@@ -36,9 +38,13 @@ _MS_PER_S: Final = 1_000
 
 
 class WorkflowService(
-    RunService, StepAttemptService, workflow_service_pb2_grpc.WorkflowServiceServicer
+    RunService,
+    RunExplainService,
+    StepAttemptService,
+    StepService,
+    workflow_service_pb2_grpc.WorkflowServiceServicer,
 ):
-    """Runs, steps, registration, heartbeats and polls of workers, and the list of workers."""
+    """Runs and their steps, registration, heartbeats and polls of workers, and their list."""
 
     def __init__(self, shared: ServiceDependencies) -> None:
         """Also know whether the server can work."""
@@ -253,14 +259,6 @@ class WorkflowService(
             server_version=tenure.__version__,
         )
 
-    # -- Steps by single calls: not offered yet
-
-    async def _later(self, request: object, context: Context) -> NoReturn:
-        raise Unimplemented
-
-    BeginStep = CompleteStep = FailStep = _later
-    CompleteWorkflow = FailWorkflow = ScheduleSleep = _later
-
 
 def _total(value: int) -> int:
     if value < 0:
@@ -273,8 +271,8 @@ SPEC: Final = ServiceSpec(
     make=WorkflowService,
     add_to_server=workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server,
     rules={
-        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetJournal GetStepAttempt "
-        "ListStepAttempts ListWorkers GetWorker",
+        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetJournal "
+        "ExplainWorkflowRun GetStepAttempt ListStepAttempts ListWorkers GetWorker",
         MethodRule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun SignalWorkflowRun "
         "ResumeWorkflowRun TerminateWorkflowRun RetryWorkflowRun",
         MethodRule(Action.WORK): "RegisterWorker WorkerHeartbeat DeregisterWorker PollActivity "

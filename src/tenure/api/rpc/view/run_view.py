@@ -11,7 +11,7 @@ from tenure.api.rpc.view import journal_view, task_view
 from tenure.api.rpc.view.worker_view import instant, milliseconds
 from tenure.core import limits
 from tenure.core.run.external_id import OnFinished, OnLive
-from tenure.core.run.record import NOT_BEGUN, Wait
+from tenure.core.run.record import NOT_BEGUN, RunProgress, Wait
 from tenure.core.run.status import RunStatus, status_of
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import RetryPolicy
@@ -112,7 +112,6 @@ def listed(task: Task) -> pb.WorkflowRun:
         attempts=task.attempt,
         created_at=instant(task.created_at_ms),
         finished_at=instant(task.finished_at_ms),
-        wake_up_at=instant(run.wake_at_ms) if task.state is TaskState.WAITING else None,
         idempotency_key=spec.idempotency_key,
         labels=task.labels or {},
         options=task_view.options(spec),
@@ -120,7 +119,6 @@ def listed(task: Task) -> pb.WorkflowRun:
         worker_id=task.worker_id or "",
         generation=run.generation,
         begun_at=instant(run.begun_at_ms),
-        park_error=task_view.task_error(run.park) if task.state is TaskState.WAITING else None,
         park_count=run.park_count,
         progress_percent=progress.percent,
         progress_message=progress.message or "",
@@ -139,14 +137,26 @@ def listed(task: Task) -> pb.WorkflowRun:
         external_id="" if task.link is None else task.link.external_id or "",
     )
     if task.state is TaskState.WAITING:
-        # Of others it is what they waited for the last time.
-        made.waits.extend(_wait(each) for each in run.waits)
-        made.wait_count = run.wait_count
+        _add_waits(made, run)
     return made
 
 
+def _add_waits(made: pb.WorkflowRun, run: RunProgress) -> None:
+    """Show what a run waits for; of one that does not wait it is what it waited for last."""
+    made.MergeFrom(
+        pb.WorkflowRun(
+            wake_up_at=instant(run.wake_at_ms),
+            park_error=task_view.task_error(run.park),
+            waits=[_wait(each) for each in run.waits],
+            wait_count=run.wait_count,
+        )
+    )
+
+
 def _wait(wait: Wait) -> task_pb2.Wait:
-    return task_pb2.Wait(kind=wait.kind, key=wait.key, since_ms=wait.since_ms, detail=wait.detail)
+    return task_pb2.Wait(
+        kind=wait.kind, key=wait.key, since_ms=wait.since_ms, detail=wait.detail, site=wait.site
+    )
 
 
 def shown(view: RunView) -> pb.WorkflowRun:

@@ -10,13 +10,13 @@ from msgspec import structs
 from tenure.api.rpc import error
 from tenure.core import limits
 from tenure.core.access import task_token as task_tokens
+from tenure.core.explain.fact import TaskExplanation, WaitingReason
 from tenure.core.run.record import Wait, Yield
 from tenure.core.task import damage
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import TIMEOUTS, NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine.command import TaskRef
-from tenure.engine.read.explanation import TaskExplanation
 from tenure.engine.read.query import AttemptView
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, Rejection
@@ -35,6 +35,9 @@ _CATEGORY_OF: Final[dict[int, ErrorCategory]] = {
 _FINISH_OF: Final = {
     task_pb2.FinishKind.Value(f"FINISH_KIND_{each.name}"): each for each in c.FinishKind
 }
+
+
+_RETRY: Final = RetryPolicy()
 
 
 class SpecReader:
@@ -74,14 +77,14 @@ def read_options(given: task_pb2.TaskOptions) -> Spec:
         heartbeat_interval_ms=given.heartbeat_interval_ms,
         cancel_grace_ms=given.cancel_grace_period_ms or limits.CANCEL_GRACE_MS,
         delivery_timeout_ms=given.delivery_timeout_ms or limits.DELIVERY_TIMEOUT_MS,
-        retry=_policy(given.retry),
+        retry=policy(given.retry),
         encoding=given.encoding,
         resources=dict(given.resources),
     )
 
 
-def _policy(retry: task_pb2.RetryPolicy) -> RetryPolicy:
-    default = RetryPolicy()
+def policy(retry: task_pb2.RetryPolicy, default: RetryPolicy = _RETRY) -> RetryPolicy:
+    """Return when another attempt is made; what a message leaves out is as by default."""
     return RetryPolicy(
         initial_interval_ms=retry.initial_interval_ms or default.initial_interval_ms,
         backoff_coefficient=retry.backoff_coefficient or default.backoff_coefficient,
@@ -187,7 +190,8 @@ def _wish(message: task_pb2.TaskFinish) -> Yield:
         patience_n=message.patience_n,
         patience_ms=message.patience_ms,
         waits=tuple(
-            Wait(each.kind, each.key, each.since_ms, each.detail) for each in message.waits
+            Wait(each.kind, each.key, each.since_ms, each.detail, each.site)
+            for each in message.waits
         ),
         wait_count=message.wait_count,
     )
@@ -426,8 +430,28 @@ def explanation(found: TaskExplanation) -> task_service_pb2.ExplainTaskResponse:
     """Show why a task is not running."""
     return task_service_pb2.ExplainTaskResponse(
         explanation=found.text,
-        state=STATES[found.state],
-        reasons=[task_service_pb2.Reason(**structs.asdict(each)) for each in found.reasons],
+        state=STATES[found.task.state],
+        reasons=[reason(each) for each in found.reasons],
+    )
+
+
+def reason(found: WaitingReason) -> task_service_pb2.Reason:
+    """Show a reason why a task is not running, and the tasks that it waits for."""
+    return task_service_pb2.Reason(
+        code=found.code,
+        message=found.message,
+        advice=found.advice,
+        evidence=found.evidence,
+        tasks=[
+            task_service_pb2.ExplainedTask(
+                task_id=each.task.id,
+                type=each.task.type,
+                kind=_KINDS[each.task.kind],
+                status=each.status.upper(),
+                reasons=[reason(nested) for nested in each.reasons],
+            )
+            for each in found.tasks
+        ],
     )
 
 

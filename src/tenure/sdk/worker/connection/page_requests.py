@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 
+from tenure.core.limits import JOURNAL_REQUESTS_MAX
 from tenure.sdk.worker.executor_protocol import WantedPage
 from tenure.v1 import journal_pb2, task_pb2
 
@@ -40,9 +42,10 @@ class PageRequests:
         self._unsent[wanted] = None
 
     def take(self) -> list[journal_pb2.JournalRequest]:
-        """Return the requests to send."""
-        unsent, self._unsent = self._unsent, {}
+        """Return the requests to send, as many as a server reads at a time."""
+        unsent = list(islice(self._unsent, JOURNAL_REQUESTS_MAX))
         for each in unsent:
+            del self._unsent[each]
             self._sent.setdefault(each[:2], {})[each] = None
         return [journal_pb2.JournalRequest(**each._asdict()) for each in unsent]
 

@@ -50,6 +50,22 @@ class ReportCalls:
             await _each(self._finish_tasks, reports.finished, _by_ref(me.answered))
 
     async def _report_runs(self, runs: RunMessages) -> None:
+        """Report all of it together. If that is refused, report each kind alone."""
+        if not (runs.steps or runs.children or runs.requests):
+            return
+        request = task_pb.ReportRunsRequest(
+            steps=runs.steps,
+            spawns=runs.spawns,
+            child_cancels=runs.child_cancels,
+            journal=runs.requests,
+        )
+        try:
+            await self._ask_about_runs(request)
+        except TenureError as error:
+            _raise_if_general(error)
+            await self._report_runs_apart(runs)
+
+    async def _report_runs_apart(self, runs: RunMessages) -> None:
         if runs.steps:
             await _each(self._record_steps, runs.steps, _by_ref(self._me.steps_refused))
         if spawns := runs.spawns:
@@ -146,6 +162,12 @@ def _by_ref(refuse: Callable[[Ref, ErrorDetail], None]) -> Callable[[Attempted, 
     return lambda item, error: refuse((item.task_id, item.attempt), error)
 
 
+def _raise_if_general(error: TenureError) -> None:
+    """Raise a refusal that says nothing about what was reported."""
+    if is_passing(error) or is_denied(error) or isinstance(error, WorkerInactive):
+        raise error
+
+
 async def _each(
     send: Callable[[Sequence[Item]], Awaitable[None]],
     items: Sequence[Item],
@@ -155,8 +177,7 @@ async def _each(
     try:
         await send(items)
     except TenureError as error:
-        if is_passing(error) or is_denied(error) or isinstance(error, WorkerInactive):
-            raise
+        _raise_if_general(error)
         if len(items) == 1:
             refuse(items[0], ErrorDetail(code=error.code, message=error.message))
             return

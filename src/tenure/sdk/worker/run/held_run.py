@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.core.limits import ATTEMPT_MAX
+from tenure.core.limits import ATTEMPT_MAX, STEP_WAIT_HERE_MS
 from tenure.core.task import retry
 from tenure.sdk import failure
 from tenure.sdk.activity.context import StopReason
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tenure.sdk.worker.run.host import RunHost
 
 _log = logging.getLogger("tenure.worker")
-# A longer delay before the next attempt of a step becomes a timer, and takes no slot.
-_WAIT_HERE_MS: Final = 5_000
 # A body that runs for longer without waiting for anything blocks its worker.
 _RESTLESS_S_MAX: Final = 1.0
 # Behind every entry: a page that was asked for with it has nothing but open children. Pages that
@@ -44,6 +42,9 @@ _RESTLESS_S_MAX: Final = 1.0
 _BEHIND_ALL: Final = ATTEMPT_MAX
 # Published state is watched by people.
 _PUBLISH_S: Final = 1.0
+# A run that hears nothing for so long asks: a worker that polls is not told of signals and of
+# children that end, and between servers hints may be lost.
+_SILENCE_S: Final = 2.0
 
 
 class HeldRun:
@@ -86,6 +87,9 @@ class HeldRun:
         self._heartbeat: TaskHeartbeat | None = None
         # How long the body has run without coming to rest.
         self._restless_s = 0.0
+        # Up to where its journal is here, and when it asks if nothing more comes.
+        self._heard_to = 0
+        self._ask_at_s = 0.0
 
     @property
     def worker_id(self) -> str:
@@ -99,6 +103,7 @@ class HeldRun:
         self.task = task
         self._fetching_after = None
         self._heartbeat = None
+        self._ask_at_s = time.monotonic() + _SILENCE_S
         page = task.journal
         is_whole = not page.after
         self.run.hand_out(
@@ -136,10 +141,16 @@ class HeldRun:
                 self._put_off(local, at_ms, None)
         self.run.wake()
 
-    def tick(self) -> None:
-        """Publish what has waited long enough."""
+    def tick(self, now_s: float) -> None:
+        """Publish what has waited long enough, and ask after a silence."""
         if self._heartbeat is not None:
             self._heartbeat.tick()
+        received_to = self.run.journal.received_to
+        if received_to != self._heard_to:
+            self._heard_to, self._ask_at_s = received_to, now_s + _SILENCE_S
+        elif now_s >= self._ask_at_s and self._fetching_after is None:
+            self._ask_at_s = now_s + _SILENCE_S
+            self.ask_for_tail()
 
     def flush(self) -> None:
         """Publish what waits, because the attempt ends."""
@@ -364,7 +375,7 @@ class HeldRun:
         delay_ms = self._delay_ms(local, entry)
         if delay_ms is None:
             self.run.step_ended(local.step, entry)
-        elif delay_ms > _WAIT_HERE_MS or self.is_draining:
+        elif delay_ms > STEP_WAIT_HERE_MS or self.is_draining:
             self._put_off(local, self._host.clock.now_ms + delay_ms, entry)
         else:
             self._try_again(local, delay_ms)

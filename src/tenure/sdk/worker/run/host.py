@@ -485,7 +485,7 @@ class RunHost:
         for local in list(self._steps.values()):
             local.tick(now_s)
         for held in list(self._runs.values()):
-            held.tick()
+            held.tick(now_s)
         self._use_slots()
         if self._is_in_doubt and not self.is_fenced():
             self._go_on()

@@ -143,8 +143,9 @@ def _yielded(task: task_pb2.AssignedTask, ending: Yielded, now_ms: int) -> task_
             task_pb2.Wait(
                 kind=each.kind,
                 key=each.key,
-                since_ms=now_ms,
+                since_ms=each.since_ms or now_ms,
                 detail=_cut(each.detail, WAIT_TEXT_BYTES_MAX),
+                site=_cut(_place(each.line), STEP_SITE_BYTES_MAX),
             )
             for each in ending.waits
         ],

@@ -150,6 +150,15 @@ CROSS JOIN LATERAL (
     ORDER BY c.pos
 ) AS e;
 
+-- name: read_foreign_entry(journal_id, day, after_pos, attempt)
+-- The first entry behind a position that another one than this attempt has written.
+SELECT min(c.pos)
+FROM journal AS c
+WHERE c.journal_id = CAST(:journal_id AS uuid)
+  AND c.day = CAST(:day AS integer)
+  AND c.pos > CAST(:after_pos AS integer)
+  AND c.attempt <> CAST(:attempt AS integer);
+
 -- name: read_journal_ends(journal_id, day)
 -- Where journals end, and who reported last: what the server wrote behind that is passed over.
 SELECT CAST(d.journal_id AS text), e.pos, e.total_bytes, coalesce(o.attempt, 0), coalesce(o.no, 0)
@@ -168,6 +177,19 @@ LEFT JOIN LATERAL (
     ORDER BY c.pos DESC
     LIMIT 1
 ) AS o ON true;
+
+-- name: read_key_entries(journal_id, day, key)
+-- The last entry of each kind that a call has left; signals, cancels and notes have names of others.
+-- There is no index of keys: it would cost more per step than this costs those who ask.
+SELECT DISTINCT ON (c.kind)
+    CAST(c.journal_id AS text), c.pos, c.at_ms, c.total_bytes, c.attempt, c.no, c.kind, c.key,
+    c.body
+FROM journal AS c
+WHERE c.journal_id = CAST(:journal_id AS uuid)
+  AND c.day = CAST(:day AS integer)
+  AND c.key = CAST(:key AS text)
+  AND c.kind IN (1, 2, 3, 6, 7, 8, 9)
+ORDER BY c.kind, c.pos DESC;
 
 -- name: read_own_entries(journal_id, day, attempt, first_no)
 -- Where entries stand that an attempt reports again.

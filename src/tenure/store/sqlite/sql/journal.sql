@@ -118,6 +118,12 @@ WHERE journal_id = :journal_id
   )
 ORDER BY pos;
 
+-- name: read_foreign_entry(journal_id, day, after_pos, attempt)
+-- The first entry behind a position that another one than this attempt has written.
+SELECT min(pos)
+FROM journal
+WHERE journal_id = :journal_id AND :day IS NOT NULL AND pos > :after_pos AND attempt <> :attempt;
+
 -- name: read_journal_ends(journal_id, day)
 -- Where journals end, and who reported last: what the server wrote behind that is passed over.
 SELECT
@@ -136,6 +142,17 @@ LEFT JOIN (
     ORDER BY pos DESC
     LIMIT 1
 ) AS o;
+
+-- name: read_key_entries(journal_id, day, key)
+-- The last entry of each kind that a call has left; signals, cancels and notes have names of others.
+-- There is no index of keys: it would cost more per step than this costs those who ask.
+SELECT journal_id, max(pos), at_ms, total_bytes, attempt, no, kind, key, body
+FROM journal
+WHERE journal_id = :journal_id
+  AND :day IS NOT NULL
+  AND key = :key
+  AND kind IN (1, 2, 3, 6, 7, 8, 9)
+GROUP BY kind;
 
 -- name: read_own_entries(journal_id, day, attempt, first_no)
 -- Where entries stand that an attempt reports again.

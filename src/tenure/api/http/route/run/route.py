@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from tenure.api.http.body import EmptyBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
@@ -111,19 +112,26 @@ async def signal_run(call: OperationCall[Scoped, Raw]) -> Answer:
 async def cancel_run(call: OperationCall[Scoped, CancelBody]) -> Answer:
     """Request the cancel of a run."""
     run_id = await _named(call)
-    command = c.CancelRun(namespace=call.namespace, run_id=run_id, reason=call.body.reason)
+    command = c.CancelRun(
+        namespace=call.namespace,
+        run_id=run_id,
+        reason=call.body.reason,
+        actor=call.principal.key_id,
+    )
     return await _change(call, command)
 
 
 async def resume_run(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Let a paused run go on, and try a parked one."""
-    command = c.ResumeRun(namespace=call.namespace, run_id=await _named(call))
+    key_id = call.principal.key_id
+    command = c.ResumeRun(namespace=call.namespace, run_id=await _named(call), actor=key_id)
     return await _change(call, command)
 
 
 async def terminate_run(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """End a run."""
-    command = c.TerminateRun(namespace=call.namespace, run_id=await _named(call))
+    key_id = call.principal.key_id
+    command = c.TerminateRun(namespace=call.namespace, run_id=await _named(call), actor=key_id)
     return await _change(call, command)
 
 
@@ -139,7 +147,7 @@ async def retry_run(call: OperationCall[Scoped, RetryRunBody]) -> Answer:
         from_step=body.from_step,
         from_position=body.from_position,
     )
-    answer = await call.engine.submit(command)
+    answer = await call.engine.submit(replace(command, actor=call.principal.key_id))
     return Answer(view.retried(answer), _created(is_new=answer.is_new))
 
 

@@ -76,10 +76,11 @@ class SignalledView(View, frozen=True):
 class WaitView(View, frozen=True):
     """Something that a run waits for."""
 
-    kind: Annotated[str, Meta(description="signal, timer or retry")]
+    kind: Annotated[str, Meta(description="signal, child, group, timer or retry")]
     key: str
     since: Instant | UnsetType = UNSET
-    detail: str | UnsetType = UNSET
+    detail: Annotated[str, Meta(description="Of a child its id")] | UnsetType = UNSET
+    site: Annotated[str, Meta(description="File and line of the call")] | UnsetType = UNSET
 
 
 class GroupItem(View, frozen=True):
@@ -347,6 +348,7 @@ def _wait(wait: Wait) -> WaitView:
         key=wait.key,
         since=instant_or_unset(wait.since_ms),
         detail=or_unset(wait.detail),
+        site=or_unset(wait.site),
     )
 
 

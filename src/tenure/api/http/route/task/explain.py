@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta, structs
+from msgspec import UNSET, Meta, UnsetType
 
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped
 from tenure.api.http.route.task.view import StateName
-from tenure.api.http.view import View
+from tenure.api.http.view import View, names
 from tenure.core.access.permission import Action
+from tenure.core.explain.fact import WaitingReason
+from tenure.core.task.record import TaskKind
 from tenure.engine.read.explanation import explain_task
 
 
@@ -21,6 +23,22 @@ class ReasonView(View, frozen=True):
     message: str
     advice: str
     evidence: dict[str, str]
+    tasks: (
+        Annotated[
+            list[ExplainedTaskView], Meta(description="Of a run: the first tasks it waits for")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class ExplainedTaskView(View, frozen=True):
+    """A task or a run that a run waits for, and why it is not running."""
+
+    task_id: str
+    type: str
+    kind: Annotated[str, names(TaskKind)]
+    status: Annotated[str, Meta(description="The state of a task, or the status of a run")]
+    reasons: list[ReasonView]
 
 
 class ExplanationView(View, frozen=True):
@@ -39,9 +57,28 @@ async def explain(call: OperationCall[Scoped, None]) -> Answer:
         task_id=call.path["taskId"],
         deaf=call.engine.deaf,
     )
-    reasons = [ReasonView(**structs.asdict(each)) for each in found.reasons]
-    return Answer(
-        ExplanationView(task_id=found.task_id, state=found.state.upper(), reasons=reasons)
+    task, reasons = found.task, [reason(each) for each in found.reasons]
+    return Answer(ExplanationView(task_id=task.id, state=task.state.upper(), reasons=reasons))
+
+
+def reason(found: WaitingReason) -> ReasonView:
+    """Show a reason, and the tasks that it waits for."""
+    tasks = [
+        ExplainedTaskView(
+            task_id=each.task.id,
+            type=each.task.type,
+            kind=each.task.kind.upper(),
+            status=each.status.upper(),
+            reasons=[reason(nested) for nested in each.reasons],
+        )
+        for each in found.tasks
+    ]
+    return ReasonView(
+        code=found.code,
+        message=found.message,
+        advice=found.advice,
+        evidence=found.evidence,
+        tasks=tasks or UNSET,
     )
 
 

@@ -129,7 +129,9 @@ async def watch_task(call: OperationCall[Scoped, None]) -> TaskEventStream:
 async def cancel_task(call: OperationCall[Scoped, CancelBody]) -> Answer:
     """Request the cancel of a task."""
     task_id, reason = call.path["taskId"], call.body.reason
-    command = c.CancelTask(namespace=call.namespace, task_id=task_id, reason=reason)
+    command = c.CancelTask(
+        namespace=call.namespace, task_id=task_id, reason=reason, actor=call.principal.key_id
+    )
     return await _change(call, command)
 
 
@@ -154,6 +156,7 @@ async def retry_task(call: OperationCall[Scoped, AgainBody]) -> Answer:
         namespace=call.namespace,
         task_id=call.path["taskId"],
         new_task_id=call.engine.clock.new_id() if new_id is UNSET else new_id,
+        actor=call.principal.key_id,
     )
     call.context.allowance.enqueues.take(call.namespace)
     answer = await call.engine.submit(command)
@@ -169,7 +172,9 @@ def _plain_change(verb: str, kind: type[_PlainChange], summary: str) -> Operatio
     """Return an operation that changes a task and needs only its id."""
 
     async def change(call: OperationCall[Scoped, EmptyBody]) -> Answer:
-        return await _change(call, kind(namespace=call.namespace, task_id=call.path["taskId"]))
+        task_id, key_id = call.path["taskId"], call.principal.key_id
+        command = kind(namespace=call.namespace, task_id=task_id, actor=key_id)
+        return await _change(call, command)
 
     return _operation(
         method="POST",
