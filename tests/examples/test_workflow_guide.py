@@ -102,7 +102,7 @@ def test_the_commands_of_the_guide_print_what_it_says_and_the_run_survives_its_w
 
 def test_the_commands_of_the_guide_start_show_signal_and_cancel_runs(stage: Stage) -> None:
     said = [line[2:].partition("  ")[0] for line in _blocks("console")[1].splitlines()]
-    start, ls, show, signal_run, cancel = [shlex.split(line)[1:] for line in said]
+    start, ls, show, explain, signal_run, cancel = [shlex.split(line)[1:] for line in said]
     file = stage.folder / "first_workflow.py"
     file.write_text(file.read_text().replace('"10s"', '"1ms"'))
     with stage.worker("first_workflow"), SyncClient(stage.target) as client:
@@ -113,8 +113,13 @@ def test_the_commands_of_the_guide_start_show_signal_and_cancel_runs(stage: Stag
             stage, *(ended.run_id if each == "RUN" else each for each in show)
         )
         waiting = client.start_named("nobody", queue="nobody")
+        explain, signal_run, cancel = (
+            [waiting.run_id if each == "RUN" else each for each in command]
+            for command in (explain, signal_run, cancel)
+        )
+        assert "No worker serves queue nobody" in _tenure(stage, *explain)
         for command in (signal_run, cancel):
-            _tenure(stage, *(waiting.run_id if each == "RUN" else each for each in command))
+            _tenure(stage, *command)
         info = waiting.describe()
         assert (info.status, info.cancel_reason) == (RunStatus.CANCELLED, "sold out")
         assert info.entry_count == 1

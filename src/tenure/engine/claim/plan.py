@@ -219,7 +219,7 @@ class _Choice:
             rest = (offer for offer in rest if offer.id not in self._homes)
         self._compare(rest, ending)
         hands = [_hand(*each) for each in self._best()]
-        if others and len(hands) < self._place + self._passed_count:
+        if len(hands) < self._place + self._passed_count:
             hands += _unchecked(others, hands)
         return hands
 
@@ -284,7 +284,10 @@ class _Choice:
             self._passed_count += 1
             return
         self._place += 1
-        candidate = (-share, self._place, offer, credit, room_bytes)
+        self._take_in((-share, self._place, offer, credit, room_bytes))
+
+    def _take_in(self, candidate: _Candidate) -> None:
+        _, _, offer, credit, _ = candidate
         for task_type in offer.types:
             candidates = self._candidates.get(task_type)
             if candidates is None:

@@ -21,7 +21,6 @@ from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 from tests.polling import eventually
 from tests.sdk.worker.run.stage import RunStage
-from tests.sdk.worker.run.test_fault import abort
 
 approve = signal("approve", int)
 LOSSES: Final = 3
@@ -122,50 +121,6 @@ async def test_a_cancel_is_heard_and_cleaned_up_after(fast: RunStage) -> None:
         task = await fast.ended(run_id)
     assert task.state == task_pb2.TASK_STATE_CANCELLED
     assert calls == {"first": 1, "last": 1}
-
-
-async def test_another_worker_goes_on_where_one_was_killed(fast: RunStage) -> None:
-    gate, is_there, calls = asyncio.Event(), asyncio.Event(), Counter[str]()
-
-    @activity(start_to_close="30s", queue="elsewhere")
-    async def wait(number: int) -> int:
-        calls[f"item {number}"] += 1
-        await gate.wait()
-        return number
-
-    async def note(name: str) -> None:
-        calls[name] += 1
-        if calls["last"] == 1:
-            is_there.set()
-            await asyncio.Event().wait()
-
-    @workflow
-    async def child(ctx: WorkflowContext) -> int:
-        await ctx.step(note, "child")
-        return await ctx.wait_signal(approve)
-
-    @workflow
-    async def body(ctx: WorkflowContext) -> list[int]:
-        await ctx.step(note, "step")
-        run = ctx.child(child)
-        await run.signal(approve, 100)
-        items = ctx.map(wait, range(20))
-        single = ctx.execute(wait, 20)
-        await ctx.step(note, "last")
-        first = await single
-        return [first, await run, *await (await items).list()]
-
-    elsewhere = fast.worker(activities=[wait], queue="elsewhere", mode="poll")
-    async with elsewhere, fast.worker(body, child, mode="poll") as first:
-        run_id = await fast.start(body)
-        await is_there.wait()
-        await eventually(lambda: sum(calls.values()) == 24)
-        abort(first)
-        async with fast.worker(body, child, mode="poll"):
-            gate.set()
-            assert await fast.result(run_id) == [20, 100, *range(20)]
-    assert calls.pop("last") == 2
-    assert set(calls.values()) == {1}
 
 
 async def test_a_lost_answer_to_steps_is_repeated_and_records_nothing_twice(
