@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tenure.core.run.status import RunStatus
+    from tenure.core.run.step_attempt import StepKind, StepStatus
     from tenure.core.task.record import TaskState
     from tenure.core.task.retry import ErrorCategory
     from tenure.errors import TenureError
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
         RunExplanation,
         RunGroup,
         RunHandle,
+        RunStep,
         RunWait,
+        StepItems,
         TaskInfo,
         TaskProgress,
     )
@@ -119,11 +122,15 @@ _HOME = {
     "RunHandle": "tenure.sdk.client",
     "RunInfo": "tenure.sdk.workflow.context",
     "RunStatus": "tenure.core.run.status",
+    "RunStep": "tenure.sdk.client",
     "RunWait": "tenure.sdk.client",
     "Signal": "tenure.sdk.workflow.signal",
     "Step": "tenure.sdk.workflow.step",
     "StepFailed": "tenure.sdk.failure",
+    "StepItems": "tenure.sdk.client",
+    "StepKind": "tenure.core.run.step_attempt",
     "StepSettings": "tenure.sdk.workflow.step",
+    "StepStatus": "tenure.core.run.step_attempt",
     "StopReason": "tenure.sdk.activity.context",
     "Stopped": "tenure.sdk.activity.context",
     "SyncActivity": "tenure.sdk.activity.definition",
@@ -200,11 +207,15 @@ __all__ = [
     "RunHandle",
     "RunInfo",
     "RunStatus",
+    "RunStep",
     "RunWait",
     "Signal",
     "Step",
     "StepFailed",
+    "StepItems",
+    "StepKind",
     "StepSettings",
+    "StepStatus",
     "StopReason",
     "Stopped",
     "SyncActivity",

@@ -64,7 +64,7 @@ WEIGHTS: Final = {
     **dict.fromkeys(("EnqueueTasks", "RegisterWorker", "PollActivity", "FinishTasks"), 12),
     **dict.fromkeys(("StartTasks", "HeartbeatTasks", "WorkerHeartbeat", "StartWorkflow"), 8),
     **dict.fromkeys(("BeginStep", "CompleteStep", "FailStep", "ScheduleSleep"), 8),
-    **dict.fromkeys(("GetStepAttempt", "ListStepAttempts", "HealthCheck"), 1),
+    **dict.fromkeys(("HealthCheck",), 1),
 }
 # Its first key would close an open server.
 CLOSING: Final = "CreateApiKey"

@@ -59,6 +59,7 @@ class Pool(msgspec.Struct):
     task_tokens: list[str] = []
     page_tokens: list[str] = []
     key_ids: list[str] = []
+    step_attempt_ids: list[str] = []
     # What the run itself needs to its end.
     spared: set[str] = set()
 
@@ -89,6 +90,7 @@ class Pool(msgspec.Struct):
             "task_token": self.task_tokens,
             "next_page_token": self.page_tokens,
             "key_id": self.key_ids,
+            "step_attempt_id": self.step_attempt_ids,
         }
         if name in known and value not in self.spared:
             self.add(known[name], value)
@@ -287,6 +289,15 @@ def _task_id(rng: random.Random, pool: Pool) -> Any:
     return rng.choice(pool.refs)[0] if pool.refs else None
 
 
+def _step_attempt_id(rng: random.Random, pool: Pool) -> Any:
+    """Return an id that was told, or one of the first entries of a journal."""
+    is_told = rng.choice((True, False))
+    if is_told and pool.step_attempt_ids:
+        return rng.choice(pool.step_attempt_ids)
+    task_id = _task_id(rng, pool)
+    return None if task_id is None else f"{task_id}.0.{rng.choice((1, 2, '2.1', task_id))}"
+
+
 def _new_id(rng: random.Random, pool: Pool) -> str:
     del rng, pool
     return str(uuid7())
@@ -331,6 +342,8 @@ _TAME: Final[Mapping[str, Tame]] = {
     "task_token": _known("task_tokens"),
     "page_token": lambda rng, pool: rng.choice((*pool.page_tokens[-1:], "", "", "")),
     "key_id": _known("key_ids"),
+    "step_attempt_id": _step_attempt_id,
+    "key": _one_of("charge", "pack"),
     "task_queue": _one_of(*QUEUES),
     "name": _one_of(*QUEUES, "fuzz/new", "fuzz-2"),
     "type": _one_of(*TYPES),

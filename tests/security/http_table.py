@@ -82,6 +82,9 @@ ROUTES: Final[dict[str, Row]] = {
     ),
     "GET /v1/runs/{runId}": Row(READERS, _at(_RUN)),
     "GET /v1/runs/{runId}/journal": Row(READERS, _at(f"{_RUN}/journal")),
+    "GET /v1/runs/{runId}/steps": Row(
+        READERS, _at("/v1/runs/$stepped_run/steps", pageSize=1, pageToken="$step_cursor")
+    ),
     "GET /v1/runs/{runId}/explain": Row(READERS, _at(f"{_RUN}/explain")),
     "POST /v1/runs/{runId}/signal/{signal}": Row(
         SUBMITTERS, _at(f"{_RUN}/signal/go", {"ok": True}), is_change=True
@@ -145,7 +148,6 @@ ROUTES: Final[dict[str, Row]] = {
     "POST /v1/tasks/{taskId}/started": _later(f"{_PENDING}/started", SUBMITTERS),
     "POST /v1/tasks/{taskId}/heartbeat": _later(f"{_PENDING}/heartbeat", SUBMITTERS),
     "POST /v1/tasks/{taskId}/completed": _later(f"{_PENDING}/completed", SUBMITTERS),
-    "GET /v1/runs/{runId}/steps": _later(f"{_RUN}/steps", READERS),
     "GET /v1/schedules": _later("/v1/schedules", READERS),
     "POST /v1/schedules": _later("/v1/schedules", SUBMITTERS),
     "GET /v1/schedules/{scheduleId}": _later(_SCHEDULE, READERS),
@@ -198,6 +200,7 @@ PLAIN_FIELDS: Final = frozenset(
         # A call of one run, and a place in the list of what it has open.
         "groupKey",
         "openAfter",
+        "stepId",
         "onLive",
         "onFinished",
         "nonRetryableErrorTypes",

@@ -63,6 +63,8 @@ class Cast:
     run: str
     paused_run: str
     finished_run: str
+    stepped_run: str
+    step_attempt: str
     held_run: str
     worker: str
     session_worker: str
@@ -70,6 +72,7 @@ class Cast:
     task_token: str
     task_cursor: str
     run_cursor: str
+    step_cursor: str
     worker_cursor: str
     queue_cursor: str
     # Of one's own: not used by anybody yet. Of somebody else: in use there.

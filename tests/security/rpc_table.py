@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.security.row import ADMINS, LATER, READERS, SUBMITTERS, WORKERS, Row, Where
+from tests.security.row import ADMINS, READERS, SUBMITTERS, WORKERS, Row, Where
 
 _HERE: Final = {"namespaceId": "$namespace"}
 _TASK: Final = {**_HERE, "taskId": "$pending"}
@@ -55,9 +55,9 @@ _WORKFLOWS: Final[dict[str, Row]] = {
     "RetryWorkflowRun": Row(
         SUBMITTERS, {**_HERE, "runId": "$finished_run", "newRunId": "$new_task"}, is_change=True
     ),
-    "GetStepAttempt": Row(READERS, {**_HERE, "stepAttemptId": "$pending"}, answer=LATER),
+    "GetStepAttempt": Row(READERS, {**_HERE, "stepAttemptId": "$step_attempt"}),
     "ListStepAttempts": Row(
-        READERS, {**_RUN, "stepId": "charge", "pageToken": "$task_cursor"}, answer=LATER
+        READERS, {**_HERE, "runId": "$stepped_run", "pageSize": 1, "pageToken": "$step_cursor"}
     ),
     "RegisterWorker": Row(
         WORKERS,

@@ -27,6 +27,7 @@ from tenure.engine.access.command import CreateKey, SetQueue
 from tenure.engine.command import TaskRef
 from tenure.engine.read import query
 from tenure.engine.read import run as run_read
+from tenure.engine.read.step_attempt import list_steps
 from tenure.engine.run.command import StartRun
 from tenure.engine.task.command import ConfirmTasks, PauseTask, TerminateTask
 from tenure.v1 import task_service_pb2 as task_pb
@@ -34,7 +35,7 @@ from tests.api.access.keyed_server import KeyedServer, bearer, key_id
 from tests.api.http.site import Site, client_of, serving
 from tests.api.rpc.wire import detail, open_wire
 from tests.bounds import ANSWER_S
-from tests.engine.run.runs import RUN_SPEC
+from tests.engine.run.runs import RUN_SPEC, positions, report, step
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Clock, World, open_database
 from tests.security.row import OK, Answer, Cast, Row, Where, answer, dumped
 from tests.wire.call import LOCAL_FAULT
@@ -137,6 +138,7 @@ class Stage:
         await engine.submit(
             ConfirmTasks(namespace=namespace, worker_id=worker, items=(TaskRef(held, 1),))
         )
+        stepped_run = await self._stepped_run(worker, claim)
         held_run = await self._start(namespace, queue)
         (run_task,) = await world.claim(engine, worker, **claim)
         assert run_task.id == held_run
@@ -159,6 +161,7 @@ class Stage:
         workers = await query.list_workers(
             engine.store, namespace=namespace, page=page, where=WorkerFilter(queue=queue)
         )
+        steps = await list_steps(engine.store, namespace=namespace, run_id=stepped_run, page=page)
         # A first page has a next one when there are two of them.
         braked = SetQueue(namespace=namespace, name=f"{queue}-braked", concurrency_max=1)
         await engine.submit(braked)
@@ -174,6 +177,8 @@ class Stage:
             run=run,
             paused_run=paused_run,
             finished_run=finished_run,
+            stepped_run=stepped_run,
+            step_attempt=steps.items[0].id,
             held_run=held_run,
             worker=worker,
             session_worker=session_worker,
@@ -181,6 +186,7 @@ class Stage:
             task_token=task_view.completion_token(key, task, now_ms),
             task_cursor=tasks.next_page_token,
             run_cursor=runs.next_page_token,
+            step_cursor=steps.next_page_token,
             worker_cursor=workers.next_page_token,
             queue_cursor=queues.next_page_token,
             new_task=world.clock.new_id(),
@@ -198,6 +204,15 @@ class Stage:
         new = self.world.new(queue=queue, spec=RUN_SPEC)
         await self.engine.submit(StartRun(namespace=namespace, new=new))
         return new.id
+
+    async def _stepped_run(self, worker: str, claim: Any) -> str:
+        """Start a run that a worker holds, and record two steps of it."""
+        run_id = await self._start(claim["namespace"], claim["queue"])
+        (task,) = await self.world.claim(self.engine, worker, **claim)
+        assert task.id == run_id
+        item = report(task, step("charge"), step("pack"))
+        await positions(self.engine, worker, item, namespace=claim["namespace"])
+        return run_id
 
     async def foreign(self, name: str) -> Cast:
         """Return a cast of the other namespace, in which even what would be new is in use.
@@ -238,6 +253,8 @@ class Stage:
             run=new_id(),
             paused_run=new_id(),
             finished_run=new_id(),
+            stepped_run=new_id(),
+            step_attempt=f"{new_id()}.0.1",
             held_run=new_id(),
             worker=new_id(),
             session_worker=new_id(),
@@ -245,6 +262,7 @@ class Stage:
             task_token=cursor,
             task_cursor=cursor,
             run_cursor=cursor,
+            step_cursor=cursor,
             worker_cursor=cursor,
             queue_cursor=cursor,
             new_task=new_id(),

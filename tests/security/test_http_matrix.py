@@ -115,6 +115,7 @@ TOLD: Final = {
     "namespace": {"not_found", "permission_denied"},
     "task_cursor": {"invalid_argument"},
     "run_cursor": {"invalid_argument"},
+    "step_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
     "queue_cursor": {"invalid_argument"},
     "queue": {"invalid_argument", OK},
@@ -127,6 +128,7 @@ TOLD: Final = {
     "run": {"not_found"},
     "paused_run": {"not_found"},
     "finished_run": {"not_found"},
+    "stepped_run": {"not_found"},
 }
 
 

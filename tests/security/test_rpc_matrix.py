@@ -145,6 +145,7 @@ TOLD: Final = {
     "namespace": {"not_found", "permission_denied", "ok"},
     "task_cursor": {"invalid_argument"},
     "run_cursor": {"invalid_argument"},
+    "step_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
     "queue_cursor": {"invalid_argument"},
     "queue": {"invalid_argument", OK},

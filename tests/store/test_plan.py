@@ -469,6 +469,7 @@ async def test_500_receivers_are_found_by_key_and_counted_up_to_their_slots(
 SQLITE_PLANS: Final = {
     "claim_tasks": ["USING INDEX tasks_claim"],
     "count_held": ["USING COVERING INDEX tasks_held"],
+    "find_following_entries": ["USING PRIMARY KEY"],
     "finish_tasks": ["USING PRIMARY KEY"],
     "insert_entries": ["USING PRIMARY KEY"],
     "load_cancelling": ["USING INDEX tasks_cancelling"],

@@ -14,8 +14,11 @@ from tenure import (
     RunDescription,
     RunHandle,
     RunStatus,
+    RunStep,
     Signal,
     Step,
+    StepKind,
+    StepStatus,
     SyncClient,
     SyncRunHandle,
     TaskFailed,
@@ -163,6 +166,9 @@ async def asynchronous(client: Client, order: Order) -> None:
     assert_type(await client.start_named("checkout", result=Receipt), RunHandle[Receipt])
     async for each in client.list_runs(status="parked"):
         assert_type(each, RunDescription)
+    async for found in run.steps(key="charge"):
+        assert_type(found, RunStep)
+        assert_type((found.kind, found.status), tuple[StepKind, StepStatus])
 
 
 def synchronous(client: SyncClient, order: Order) -> None:
@@ -172,6 +178,7 @@ def synchronous(client: SyncClient, order: Order) -> None:
     assert_type(run.state(Receipt), Receipt | None)
     assert_type(run.run_id, str)
     assert_type(run.describe(), RunDescription)
+    assert_type(run.steps(), Iterator[RunStep])
     run.signal(approve, Receipt(1.0))
     run.signal(approve, "yes")  # type: ignore[misc]
     client.start(checkout, "order")  # type: ignore[arg-type]

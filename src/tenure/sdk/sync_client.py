@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tenure.sdk.client.result_wait import OnProgress
     from tenure.sdk.client.run_handle import RunHandle
     from tenure.sdk.client.run_view import RunDescription
+    from tenure.sdk.client.step_view import RunStep
     from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, TaskInfo
     from tenure.sdk.duration import Duration
     from tenure.sdk.payload import Codec, UserValue
@@ -187,6 +188,18 @@ class SyncRunHandle(Generic[R_co]):
         >>> cart = run.state(Cart)
         """
         return self._anchor.run(lambda client: self._part._at(client).state(type=type))
+
+    def steps(self, *, key: str = "") -> Iterator[RunStep]:
+        """Iterate over the attempts of its steps, in the order in which they were recorded.
+
+        >>> for step in run.steps():
+        ...     print(step.key, step.status)
+
+        Those of local steps, queued activities, child runs and maps; what has not ended comes last.
+        With the ``key`` of a call, as ``tenure runs show`` has it, it is those of one step. Pages
+        are loaded as needed.
+        """
+        return self._anchor.iterate(lambda client: self._part._at(client).steps(key=key))
 
     def explain(self) -> RunExplanation:
         """Return why the run does not go on now: the decisive reason first, with what to do.

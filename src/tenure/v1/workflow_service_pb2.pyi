@@ -709,6 +709,8 @@ Global___WorkflowRun: typing_extensions.TypeAlias = WorkflowRun
 
 @typing.final
 class StepAttempt(google.protobuf.message.Message):
+    """One attempt of a step: of a local call, a queued activity, a child run or a map."""
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     STEP_ATTEMPT_ID_FIELD_NUMBER: builtins.int
@@ -721,19 +723,52 @@ class StepAttempt(google.protobuf.message.Message):
     ERROR_FIELD_NUMBER: builtins.int
     STARTED_AT_FIELD_NUMBER: builtins.int
     FINISHED_AT_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    TASK_ID_FIELD_NUMBER: builtins.int
+    WORKER_ID_FIELD_NUMBER: builtins.int
+    INPUT_ENCODING_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
+    RETRY_AT_FIELD_NUMBER: builtins.int
+    SITE_FIELD_NUMBER: builtins.int
+    ITEMS_FIELD_NUMBER: builtins.int
     step_attempt_id: builtins.str
+    """run_id.generation.position, where the end of the step stands in the journal of its run; of a
+    queued step with .attempt_number. Of what is open: the id of its task or group as position.
+    """
     run_id: builtins.str
     step_id: builtins.str
+    """The call: branch, name and ordinal."""
     attempt_number: builtins.int
     status: builtins.str
+    """PENDING, RUNNING, COMPLETED, FAILED, CANCELLED or INTERRUPTED: its worker was lost or gave it
+    back.
+    """
     input: builtins.bytes
+    """Of a queued step, and of a local one if BeginStep was told; lists leave it out."""
     output: builtins.bytes
+    kind: builtins.str
+    """LOCAL, CHILD or MAP."""
+    task_id: builtins.str
+    """The task or run that it is, unless it is local or a map."""
+    worker_id: builtins.str
+    input_encoding: builtins.str
+    output_encoding: builtins.str
+    site: builtins.str
+    """File and line of the call."""
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     @property
     def started_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def finished_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def retry_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When the next attempt may begin."""
+
+    @property
+    def items(self) -> Global___MapItems:
+        """Of a map."""
+
     def __init__(
         self,
         *,
@@ -747,11 +782,45 @@ class StepAttempt(google.protobuf.message.Message):
         error: tenure.v1.task_pb2.TaskError | None = ...,
         started_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         finished_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        kind: builtins.str = ...,
+        task_id: builtins.str = ...,
+        worker_id: builtins.str = ...,
+        input_encoding: builtins.str = ...,
+        output_encoding: builtins.str = ...,
+        retry_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        site: builtins.str = ...,
+        items: Global___MapItems | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["error", b"error", "finished_at", b"finished_at", "started_at", b"started_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt_number", b"attempt_number", "error", b"error", "finished_at", b"finished_at", "input", b"input", "output", b"output", "run_id", b"run_id", "started_at", b"started_at", "status", b"status", "step_attempt_id", b"step_attempt_id", "step_id", b"step_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["error", b"error", "finished_at", b"finished_at", "items", b"items", "retry_at", b"retry_at", "started_at", b"started_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt_number", b"attempt_number", "error", b"error", "finished_at", b"finished_at", "input", b"input", "input_encoding", b"input_encoding", "items", b"items", "kind", b"kind", "output", b"output", "output_encoding", b"output_encoding", "retry_at", b"retry_at", "run_id", b"run_id", "site", b"site", "started_at", b"started_at", "status", b"status", "step_attempt_id", b"step_attempt_id", "step_id", b"step_id", "task_id", b"task_id", "worker_id", b"worker_id"]) -> None: ...
 
 Global___StepAttempt: typing_extensions.TypeAlias = StepAttempt
+
+@typing.final
+class MapItems(google.protobuf.message.Message):
+    """How the items of a map have ended so far."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOTAL_FIELD_NUMBER: builtins.int
+    SUCCEEDED_FIELD_NUMBER: builtins.int
+    FAILED_FIELD_NUMBER: builtins.int
+    CANCELLED_FIELD_NUMBER: builtins.int
+    total: builtins.int
+    succeeded: builtins.int
+    failed: builtins.int
+    cancelled: builtins.int
+    def __init__(
+        self,
+        *,
+        total: builtins.int = ...,
+        succeeded: builtins.int = ...,
+        failed: builtins.int = ...,
+        cancelled: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancelled", b"cancelled", "failed", b"failed", "succeeded", b"succeeded", "total", b"total"]) -> None: ...
+
+Global___MapItems: typing_extensions.TypeAlias = MapItems
 
 @typing.final
 class StartWorkflowRequest(google.protobuf.message.Message):
@@ -1326,6 +1395,7 @@ class ListStepAttemptsRequest(google.protobuf.message.Message):
     run_id: builtins.str
     namespace_id: builtins.str
     step_id: builtins.str
+    """Only this step."""
     page_size: builtins.int
     page_token: builtins.str
     def __init__(
@@ -1348,8 +1418,11 @@ class ListStepAttemptsResponse(google.protobuf.message.Message):
     STEP_ATTEMPTS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
+    """Empty on the last page; a page may be short or empty although it is not the last."""
     @property
-    def step_attempts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StepAttempt]: ...
+    def step_attempts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StepAttempt]:
+        """In the order of the journal; what is open comes last. A page also ends at 256 KiB of payloads."""
+
     def __init__(
         self,
         *,

@@ -244,6 +244,38 @@ ROWS: Final[dict[str, CallRow]] = {
         bad=(*_BAD_RUN, ({"after": -1}, "invalid_argument", "after")),
         before=_completed,
     ),
+    "GetStepAttempt": CallRow(
+        lambda scene: {"step_attempt_id": f"{scene.run}.0.1"},
+        {
+            "step_attempt.step_attempt_id": GIVEN,
+            "step_attempt.run_id": GIVEN,
+            "step_attempt.step_id": GIVEN,
+            "step_attempt.attempt_number": 1,
+            "step_attempt.status": "COMPLETED",
+            "step_attempt.output": GIVEN,
+            "step_attempt.finished_at": GIVEN,
+        },
+        repeat=SAME,
+        bad=(
+            ({"step_attempt_id": ""}, "invalid_argument", "step_attempt_id"),
+            ({"step_attempt_id": UNKNOWN}, "invalid_argument", "step_attempt_id"),
+            ({"step_attempt_id": f"{UNKNOWN}.0.1"}, "not_found", ""),
+            ({"namespace_id": "no/where"}, "not_found", ""),
+        ),
+        before=_completed,
+    ),
+    "ListStepAttempts": CallRow(
+        lambda scene: {"run_id": scene.run, "page_size": 20, "page_token": "", "step_id": ""},
+        {"step_attempts": GIVEN, "next_page_token": ""},
+        repeat=SAME,
+        bad=(
+            *_BAD_RUN,
+            ({"step_id": "s\0"}, "invalid_argument", "step_id"),
+            ({"page_size": -1}, "invalid_argument", "page_size"),
+            ({"page_token": "x"}, "invalid_argument", "page_token"),
+        ),
+        before=_completed,
+    ),
     "RetryWorkflowRun": CallRow(
         lambda scene: {"run_id": scene.finished, "new_run_id": UNKNOWN},
         {"run_id": UNKNOWN},
@@ -434,7 +466,7 @@ ROWS: Final[dict[str, CallRow]] = {
 }
 
 # Calls whose rows come with them.
-LATER: Final = frozenset({"GetStepAttempt", "ListStepAttempts", "ExplainWorkflowRun"})
+LATER: Final = frozenset({"ExplainWorkflowRun"})
 
 # Messages as clients of other makers know them: the fields by their numbers, from 1 on.
 MESSAGES: Final[dict[str, str]] = {

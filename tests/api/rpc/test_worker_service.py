@@ -461,13 +461,3 @@ async def test_namespaces_are_made_once_and_listed(wire: Wire) -> None:
     assert "fresh/default" in listed.names
     lost = pb.ListWorkersRequest(namespace_id="nowhere")
     assert (await refused(wire.workflows.ListWorkers(lost)))[1].code == "not_found"
-
-
-@pytest.mark.parametrize("name", ["GetStepAttempt", "ListStepAttempts"])
-async def test_lists_of_steps_have_their_place_and_are_not_offered_yet(
-    engine: Engine, name: str
-) -> None:
-    async with open_wire(engine) as wire:
-        request = getattr(pb, f"{name}Request")()
-        status, refusal = await refused(getattr(wire.workflows, name)(request))
-    assert (status, refusal.code) == ("UNIMPLEMENTED", "unimplemented")

@@ -81,9 +81,9 @@ async def record(
     return await engine.submit(command)
 
 
-async def positions(engine: Engine, worker: str, item: StepReport) -> list[int]:
+async def positions(engine: Engine, worker: str, item: StepReport, **fields: Any) -> list[int]:
     """Record a report that must be taken, and return where its entries stand."""
-    (answer,) = await record(engine, worker, item)
+    (answer,) = await record(engine, worker, item, **fields)
     assert isinstance(answer, StepsPlaced), answer
     return [each.pos for each in answer.places]
 

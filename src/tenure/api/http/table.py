@@ -30,6 +30,7 @@ from tenure.api.http.route import (
 )
 from tenure.api.http.route.run import explain as run_explain
 from tenure.api.http.route.run import route as run
+from tenure.api.http.route.run import step
 from tenure.api.http.route.task import explain
 from tenure.api.http.route.task import route as task
 from tenure.api.metrics.metric import metrics_response
@@ -59,6 +60,7 @@ OPERATIONS: Final = (
     *task.OPERATIONS,
     *explain.OPERATIONS,
     *run.OPERATIONS,
+    *step.OPERATIONS,
     *run_explain.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,

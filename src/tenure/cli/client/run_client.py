@@ -15,6 +15,7 @@ from tenure.cli.client.request import RunSelection, StartOptions
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.show import explain, run_view
+from tenure.core.journal.numbering import BEFORE_ALL_IDS
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.v1 import task_pb2
 from tenure.v1 import workflow_service_pb2 as pb
@@ -93,9 +94,9 @@ class RunClient:
         answer = self._call(self._stub.ListWorkflowRuns, request, pb.ListWorkflowRunsResponse)
         return [run_view.run(each) for each in answer.runs], answer.next_page_token
 
-    def read_journal(self, run_id: str) -> Iterator[run_view.ShownEntry]:
-        """Yield the entries of a journal in their order, page by page as they are taken."""
-        after, end = 0, 1
+    def read_journal(self, run_id: str, *, after: int = 0) -> Iterator[run_view.ShownEntry]:
+        """Yield the entries of a journal behind a position, page by page as they are taken."""
+        end = after + 1
         while after < end:
             request = pb.GetJournalRequest(namespace_id=self._namespace, run_id=run_id, after=after)
             page = self._call(self._stub.GetJournal, request, pb.GetJournalResponse).page
@@ -103,6 +104,14 @@ class RunClient:
             if not page.entries:
                 return
             after, end = page.entries[-1].pos, page.end
+
+    def read_open(self, run_id: str) -> list[run_view.ShownOpenChild]:
+        """Return the first 1,000 children of a run that have not ended."""
+        request = pb.GetJournalRequest(
+            namespace_id=self._namespace, run_id=run_id, open_after=BEFORE_ALL_IDS
+        )
+        page = self._call(self._stub.GetJournal, request, pb.GetJournalResponse).page
+        return [run_view.open_child(each) for each in page.open]
 
     def explain_run(self, run_id: str) -> explain.ShownRunExplanation:
         """Return why a run does not go on now."""

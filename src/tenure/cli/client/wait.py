@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.show.output import Output
-from tenure.cli.show.progress import make_progress
+from tenure.cli.show.progress import ProgressDisplay, make_progress
 from tenure.cli.show.task_table import columns, error_text, failure_text, payload_text
 from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
 
 if TYPE_CHECKING:
     from tenure.cli.client.client import ServerClient
     from tenure.cli.client.invocation import Invocation
+    from tenure.cli.client.run_progress import RunProgress
     from tenure.cli.show.explain import ShownExplanation
     from tenure.cli.show.view import ShownTask
 
@@ -101,8 +102,16 @@ class Wait:
         return None
 
 
-def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None) -> list[ShownTask]:
-    """Return the tasks when all have ended, showing how far they are meanwhile."""
+def for_tasks(
+    call: Invocation,
+    task_ids: Sequence[str],
+    timeout_ms: int | None,
+    run: RunProgress | None = None,
+) -> list[ShownTask]:
+    """Return the tasks when all have ended, showing how far they are meanwhile.
+
+    Of a single ``run`` its steps are told too.
+    """
     client = call.client
     started_ms = client.monotonic_ms()
     wait = Wait(client, task_ids)
@@ -113,7 +122,8 @@ def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None)
         with make_progress(call.output, client.now_ms()) as progress:
             while wait.open:
                 waited_ms = client.monotonic_ms() - started_ms
-                progress.show(list(wait.tasks.values()), waited_ms)
+                doing = _tell_steps(progress, run)
+                progress.show(list(wait.tasks.values()), waited_ms, doing)
                 for text in _told(client, wait.open, explained, is_late=waited_ms >= STALLED_MS):
                     progress.tell(text)
                 left_s = _left_seconds(client, started_ms, timeout_ms)
@@ -123,11 +133,27 @@ def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None)
                     progress.trouble(problem)
                 if wait.open and not _left_seconds(client, started_ms, timeout_ms):
                     raise _timed_out(client, wait.open, timeout_ms or 0)
+            _tell_rest(progress, run)
     except KeyboardInterrupt:
         raise _interrupted(wait.open) from None
     finally:
         watcher.stop()
     return list(wait.tasks.values())
+
+
+def _tell_steps(progress: ProgressDisplay, run: RunProgress | None) -> str:
+    """Tell what a run has done, and return what it is at."""
+    if run is None:
+        return ""
+    for text in run.news():
+        progress.tell(text)
+    return run.doing
+
+
+def _tell_rest(progress: ProgressDisplay, run: RunProgress | None) -> None:
+    """Tell what a run did before its end."""
+    for text in run.rest() if run is not None else ():
+        progress.tell(text)
 
 
 def _told(

@@ -13,7 +13,6 @@ from tenure.cli.client.request import RunSelection, StartOptions
 from tenure.cli.command import run_check, run_explain
 from tenure.cli.help import CommandGroup, HelpCommand
 from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
-from tenure.core.run.external_id import PREFIX
 
 if TYPE_CHECKING:
     from tenure.cli.show.run_view import ShownRun
@@ -93,8 +92,8 @@ def run(
 ) -> None:
     """Start a run of a workflow TYPE with an input, and print its id.
 
-    With --wait the command waits for the run and prints its output. The exit code is then 1 if
-    the run failed or was cancelled, and 124 after --timeout.
+    With --wait the command waits for the run, tells of each step that it has done, and prints its
+    output. The exit code is then 1 if the run failed or was cancelled, and 124 after --timeout.
     """
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     if options["delay_ms"] is not None and options["at_ms"]:
@@ -119,14 +118,17 @@ def _wait(
 ) -> None:
     """Follow one run to its end, show it, and end with its exit code."""
     from tenure.cli.client import wait
+    from tenure.cli.client.run_progress import RunProgress
 
-    if run_id.startswith(PREFIX):
-        run_id = call.client.runs.get_run(run_id).run_id
-    (task,) = wait.for_tasks(call, [run_id], timeout_ms)
+    run = call.client.runs.get_run(run_id)
+    # What a run has done before somebody cancels it is no news.
+    after = (run.entry_count or 0) if is_cancel_wanted else 0
+    progress = RunProgress(call.client.runs, run, after=after)
+    (task,) = wait.for_tasks(call, [run.run_id], timeout_ms, progress)
     if call.output.is_table:
         wait.show_result(call.output, task)
     else:
-        call.output.write(call.client.runs.get_run(run_id))
+        call.output.write(call.client.runs.get_run(run.run_id))
     good = {"SUCCEEDED", "CANCELLED"} if is_cancel_wanted else {"SUCCEEDED"}
     if task.state not in good or wait.is_output_lost(task):
         raise click.exceptions.Exit(1)
@@ -239,26 +241,61 @@ def show(call: Invocation, *, run_id: str, limit: int, is_all: bool) -> None:
     """Show a run: its status, what it waits for, its payloads and its journal.
 
     The journal is a tree: the entries of each branch of the code stand together, with the time
-    that each step and each branch took.
+    that each step and each branch took. What has not ended stands behind them: where the run waits.
     """
     from tenure.cli.show import run_table
 
     found = call.client.runs.get_run(run_id)
     journal = call.client.runs.read_journal(run_id)
     entries = list(journal if is_all else itertools.islice(journal, limit))
+    children = call.client.runs.read_open(found.run_id) if found.open_child_count else []
     if not call.output.is_table:
-        call.output.write(run_table.WithEntries.of(found, entries))
+        call.output.write(run_table.WithEntries.of(found, entries, children))
         return
     why = call.client.tasks.explain_task(found.run_id).first if found.is_unheld else ""
-    call.output.facts(run_table.facts(found, call.client.now_ms(), why))
-    if entries:
+    now_ms = call.client.now_ms()
+    call.output.facts(run_table.facts(found, now_ms, why))
+    lines = run_table.tree(entries, run_table.open_calls(found, children[:limit], now_ms))
+    if lines:
         call.output.say("")
-        call.output.table(run_table.entry_columns(), run_table.tree(entries))
+        call.output.table(run_table.entry_columns(), lines)
     left = (found.entry_count or 0) - len(entries)
     if left > 0 and not is_all:
         call.output.note(f"There are {left} more entries. All: --all.")
     if why:
         call.output.note(f"What to do: tenure tasks explain {found.run_id}")
+
+
+@runs.command(
+    short_help="Follow the journal of a run.",
+    epilog=examples(
+        "tenure runs tail external:order-42",
+        "tenure runs tail ID --limit 0",
+        "tenure runs tail ID --all -o jsonl | jq -r .key",
+    ),
+)
+@_RUN_ID
+@option(
+    "--limit",
+    type=click.IntRange(0),
+    default=20,
+    help="With how many of the entries that are there it begins.",
+)
+@click.option("--all", "is_all", is_flag=True, help="Begin with the first entry.")
+@with_server
+def tail(call: Invocation, *, run_id: str, limit: int, is_all: bool) -> None:
+    """Print a line for each entry of the journal of a run, until the run has ended or Ctrl-C.
+
+    What the run waits for is told beside. The exit code is 1 if the run failed or was cancelled.
+    """
+    if call.form == "json":
+        raise click.UsageError("Use -o jsonl, which prints one entry per line.")
+    from tenure.cli.command.run_tail import RunTail
+
+    run = call.client.runs.get_run(run_id)
+    after = 0 if is_all else max((run.entry_count or 0) - limit, 0)
+    if RunTail(call).follow(run, after=after).status != "COMPLETED":
+        raise click.exceptions.Exit(1)
 
 
 @runs.command(

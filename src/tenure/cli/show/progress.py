@@ -37,8 +37,8 @@ class ProgressDisplay(Protocol):
         """Show no more."""
         ...
 
-    def show(self, tasks: Sequence[ShownTask], waited_ms: int) -> None:
-        """Show the tasks as they stand."""
+    def show(self, tasks: Sequence[ShownTask], waited_ms: int, doing: str = "") -> None:
+        """Show the tasks as they stand, and what a run that is waited for is at."""
         ...
 
     def trouble(self, error: CliError) -> None:
@@ -75,7 +75,7 @@ class NoProgress:
     def __exit__(self, *_: object) -> None:
         """Show nothing."""
 
-    def show(self, tasks: Sequence[ShownTask], waited_ms: int) -> None:
+    def show(self, tasks: Sequence[ShownTask], waited_ms: int, doing: str = "") -> None:
         """Show nothing."""
 
     def trouble(self, error: CliError) -> None:
@@ -94,8 +94,10 @@ class LineProgress(NoProgress):
         self._written: dict[str, str] = {}
         self._is_troubled = False
 
-    def show(self, tasks: Sequence[ShownTask], waited_ms: int) -> None:
+    def show(self, tasks: Sequence[ShownTask], waited_ms: int, doing: str = "") -> None:
         """Write what is new."""
+        # A run tells that by lines of its own.
+        del doing
         self._is_troubled = False
         for task in tasks:
             # A countdown would be new each time; the instant is not.
@@ -138,13 +140,13 @@ class LiveProgress:
         """Give them back."""
         self._live.stop()
 
-    def show(self, tasks: Sequence[ShownTask], waited_ms: int) -> None:
+    def show(self, tasks: Sequence[ShownTask], waited_ms: int, doing: str = "") -> None:
         """Draw the tasks that have not ended."""
         self._frame += 1
-        self._live.update(self._drawn(tasks, waited_ms), refresh=True)
+        self._live.update(self._drawn(tasks, waited_ms, doing), refresh=True)
         self._trouble = ""
 
-    def _drawn(self, tasks: Sequence[ShownTask], waited_ms: int) -> Text:
+    def _drawn(self, tasks: Sequence[ShownTask], waited_ms: int, doing: str) -> Text:
         from rich.text import Text
 
         drawn = Text(no_wrap=True, overflow="ellipsis")
@@ -158,7 +160,8 @@ class LiveProgress:
             if len(tasks) > 1:
                 drawn.append(f"\n  {task.task_id} ")
             drawn.append(task.state.lower(), style=STYLES.get(task.state, ""))
-            drawn.append(f", {_line(task, note(task, self._now_ms + waited_ms))}")
+            last = doing or note(task, self._now_ms + waited_ms)
+            drawn.append(f", {_line(task, last)}")
         return drawn
 
     def trouble(self, error: CliError) -> None:

@@ -8,7 +8,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tenure.cli.show.output import Lines
-from tenure.cli.show.run_view import ShownEntry, ShownGroup, ShownGroupEnd, ShownRun, ShownWait
+from tenure.cli.show.run_view import (
+    ShownEntry,
+    ShownGroup,
+    ShownGroupEnd,
+    ShownOpenChild,
+    ShownRun,
+    ShownWait,
+)
 from tenure.cli.show.table import Column
 from tenure.cli.show.task_table import (
     ago,
@@ -32,11 +39,15 @@ class WithEntries(ShownRun, frozen=True, kw_only=True):
     """A run with its journal, for ``tenure runs show``."""
 
     entries: list[ShownEntry]
+    open: list[ShownOpenChild] | None = None
 
     @classmethod
-    def of(cls, run: ShownRun, entries: Sequence[ShownEntry]) -> WithEntries:
-        """Put both together."""
-        return cls(**msgspec.structs.asdict(run), entries=list(entries))
+    def of(
+        cls, run: ShownRun, entries: Sequence[ShownEntry], open_: Sequence[ShownOpenChild] = ()
+    ) -> WithEntries:
+        """Put both together, with the children that have not ended."""
+        fields = msgspec.structs.asdict(run)
+        return cls(**fields, entries=list(entries), open=list(open_) or None)
 
 
 def columns(now_ms: int) -> Sequence[Column[ShownRun]]:
@@ -166,10 +177,10 @@ def _open_text(run: ShownRun) -> str:
 
 
 def _groups_text(run: ShownRun) -> Lines | None:
-    return Lines("\n".join([_group_text(each) for each in run.groups])) if run.groups else None
+    return Lines("\n".join([group_text(each) for each in run.groups])) if run.groups else None
 
 
-def _group_text(group: ShownGroup) -> str:
+def group_text(group: ShownGroup) -> str:
     """Return how far a group is: of how many items it has the ends."""
     failed = f", {group.failed} failed" if group.failed else ""
     return f"{group.key} {group.spawned - group.open_count} of {group.total} done{failed}"
@@ -185,29 +196,53 @@ def _journal_text(run: ShownRun) -> str:
     return f"{run.entry_count} entries, {size_text(run.journal_bytes or 0)}"
 
 
+class OpenCall(NamedTuple):
+    """A call that has not ended, or a signal or a timer that a run waits for."""
+
+    kind: str
+    key: str
+    note: str
+    took_ms: int | None = None
+
+    @property
+    def path(self) -> Sequence[str]:
+        """Return the branches in which it is; a signal is of no branch."""
+        return () if self.kind == "SIGNAL" else self.key.split("/")[:-1]
+
+
 class JournalLine(NamedTuple):
-    """A line of a journal that is shown as a tree: an entry, or the branch that follows."""
+    """A line of a journal that is shown as a tree: an entry, an open call, or a branch."""
 
     depth: int
     name: str
     entry: ShownEntry | None
     took_ms: int | None
+    open: OpenCall | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return what it is."""
+        if self.open is not None:
+            return self.open.kind
+        return self.entry.kind if self.entry else "branch"
 
 
 class _Branch:
     """One branch of a body: its entries and its own branches, in the order of their beginning."""
 
     def __init__(self) -> None:
-        self._parts: dict[str | int, ShownEntry | _Branch] = {}
+        self._parts: dict[str | int, ShownEntry | OpenCall | _Branch] = {}
 
-    def add(self, path: Sequence[str], entry: ShownEntry) -> None:
-        """Put an entry where its call was."""
+    def add(self, path: Sequence[str], part: ShownEntry | OpenCall) -> None:
+        """Put an entry or an open call where its call was."""
         if not path:
-            self._parts[entry.pos] = entry
+            self._parts[part.pos if isinstance(part, ShownEntry) else f"{part.kind} {part.key}"] = (
+                part
+            )
             return
         branch = self._parts.setdefault(path[0], _Branch())
         assert isinstance(branch, _Branch)
-        branch.add(path[1:], entry)
+        branch.add(path[1:], part)
 
     def lines(self, depth: int = 0) -> Iterator[JournalLine]:
         """Return the lines of what is in the branch."""
@@ -215,25 +250,63 @@ class _Branch:
             if isinstance(part, _Branch):
                 yield JournalLine(depth, f"{name}/", None, part.took_ms())
                 yield from part.lines(depth + 1)
+                continue
+            last = part.key.rpartition("/")[2]
+            if isinstance(part, OpenCall):
+                yield JournalLine(depth, last, None, part.took_ms, part)
             else:
-                yield JournalLine(depth, part.key.rpartition("/")[2], part, part.took_ms)
+                yield JournalLine(depth, last, part, part.took_ms)
 
-    def took_ms(self) -> int:
+    def took_ms(self) -> int | None:
         """Return the time from the first beginning in the branch to its last entry."""
         found = [line.entry for line in self.lines() if line.entry is not None]
+        if not found:
+            return None
         begins = [parse_instant_ms(entry.started_at or entry.at) for entry in found]
         return max(parse_instant_ms(entry.at) for entry in found) - min(begins)
 
 
-def tree(entries: Iterable[ShownEntry]) -> list[JournalLine]:
-    """Return a journal by its branches; that a step has begun is left out once it has ended."""
+def tree(entries: Iterable[ShownEntry], open_: Iterable[OpenCall] = ()) -> list[JournalLine]:
+    """Return a journal by its branches, each with what has not ended in it.
+
+    That a step has begun is left out once it has ended.
+    """
     found = list(entries)
     ended = {entry.key for entry in found if entry.kind == "STEP"}
     root = _Branch()
     for entry in found:
         if entry.kind != "BEGUN" or entry.key not in ended:
             root.add(entry.key.split("/")[:-1], entry)
+    for call in open_:
+        root.add(call.path, call)
     return list(root.lines())
+
+
+def open_calls(
+    run: ShownRun, children: Iterable[ShownOpenChild], now_ms: int
+) -> Iterator[OpenCall]:
+    """Return what a run has open: its children, its maps, and what else it waits for."""
+    waits = {(each.kind, each.key): each for each in run.waits or ()}
+    for child in children:
+        wait = waits.pop(("child", child.key), None)
+        what = "run" if child.kind == "WORKFLOW" else "task"
+        text = "waits for" if wait else "open:"
+        yield OpenCall(
+            "CHILD", child.key, f"{text} {what} {child.task_id}", _waited_ms(wait, now_ms)
+        )
+    for group in run.groups or ():
+        wait = waits.pop(("group", group.key), None)
+        yield OpenCall("GROUP", group.key, group_text(group), _waited_ms(wait, now_ms))
+    for wait in waits.values():
+        yield OpenCall(
+            wait.kind.upper(), wait.key, f"waits for {_wait_text(wait)}", _waited_ms(wait, now_ms)
+        )
+
+
+def _waited_ms(wait: ShownWait | None, now_ms: int) -> int | None:
+    if wait is None or wait.since is None:
+        return None
+    return max(now_ms - parse_instant_ms(wait.since), 0)
 
 
 def entry_columns() -> Sequence[Column[JournalLine]]:
@@ -241,27 +314,33 @@ def entry_columns() -> Sequence[Column[JournalLine]]:
     return (
         Column("POS", lambda line: line.entry.pos if line.entry else ""),
         Column("CALL", lambda line: _LEVEL * line.depth + line.name, is_text=True),
-        Column("KIND", lambda line: line.entry.kind if line.entry else "branch", rank=2),
+        Column("KIND", lambda line: line.kind, rank=2),
         Column("TOOK", _took, rank=1),
         Column("AT", lambda line: line.entry.at if line.entry else "", rank=4),
-        Column("NOTE", _entry_note, rank=3, is_text=True),
+        Column("NOTE", line_note, rank=3, is_text=True),
     )
 
 
 def _took(line: JournalLine) -> str:
     is_timed = line.entry is None or line.entry.kind in _TIMED
-    return duration_text(line.took_ms or 0) if is_timed else ""
+    return duration_text(line.took_ms) if is_timed and line.took_ms is not None else ""
 
 
-def _entry_note(line: JournalLine) -> str:
+def line_note(line: JournalLine) -> str:
+    """Return what is most worth knowing about a line."""
+    if line.open is not None:
+        return line.open.note
+    return "" if line.entry is None else entry_note(line.entry)
+
+
+def entry_note(entry: ShownEntry) -> str:
     """Return what is most worth knowing about an entry."""
-    entry = line.entry
-    if entry is None:
-        return ""
     parts = []
+    if entry.kind == "BEGUN":
+        parts.append("has begun")
     if (entry.attempts or 0) > 1:
         parts.append(f"{entry.attempts} attempts")
-    parts.extend(_end_texts(entry))
+    parts.extend(end_texts(entry))
     if entry.sender:
         parts.append(f"from {entry.sender}")
     if entry.next_at:
@@ -273,7 +352,7 @@ def _entry_note(line: JournalLine) -> str:
     return ", ".join(parts)
 
 
-def _end_texts(entry: ShownEntry) -> Iterator[str]:
+def end_texts(entry: ShownEntry) -> Iterator[str]:
     """Return how a step, a child or a group ended, as far as it is worth a note."""
     if entry.group is not None:
         yield _group_end_text(entry.group)

@@ -62,6 +62,16 @@ class ShownGroup(Shown, frozen=True):
     failed: int
 
 
+class ShownOpenChild(Shown, frozen=True):
+    """A task or a run that a run has made and that has not ended."""
+
+    task_id: str
+    key: str
+    index: int
+    type: str
+    kind: str
+
+
 class ShownRun(Shown, frozen=True, kw_only=True):
     """A run; in lists it comes without payloads and without the size of its journal."""
 
@@ -112,6 +122,11 @@ class ShownRun(Shown, frozen=True, kw_only=True):
     entry_count: int | None = None
     journal_bytes: int | None = None
     damaged: list[str] | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Tell whether it does nothing any more."""
+        return self.finished_at is not None
 
     @property
     def is_unheld(self) -> bool:
@@ -221,6 +236,12 @@ def _wait(message: task_pb2.Wait) -> ShownWait:
     since = instant_text(message.since_ms) if message.since_ms else None
     detail, site = message.detail or None, message.site or None
     return ShownWait(message.kind, message.key, since, detail, site)
+
+
+def open_child(message: task_pb2.OpenChild) -> ShownOpenChild:
+    """Show a child that has not ended."""
+    kind = task_pb2.TaskKind.Name(message.kind).removeprefix("TASK_KIND_")
+    return ShownOpenChild(message.task_id, message.key, message.index, message.type, kind)
 
 
 def entry(message: task_pb2.Entry) -> ShownEntry:

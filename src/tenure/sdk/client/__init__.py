@@ -21,6 +21,7 @@ from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.result_wait import OnProgress
 from tenure.sdk.client.run_handle import RunHandle
 from tenure.sdk.client.run_view import RunDescription, RunGroup, RunWait
+from tenure.sdk.client.step_view import RunStep, StepItems
 from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, TaskInfo
 from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 
@@ -39,7 +40,9 @@ __all__ = [
     "RunExplanation",
     "RunGroup",
     "RunHandle",
+    "RunStep",
     "RunWait",
+    "StepItems",
     "TaskInfo",
     "TaskProgress",
 ]

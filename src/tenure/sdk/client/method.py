@@ -57,6 +57,11 @@ LIST_RUNS: Final = Method.of(
     workflow_pb.ListWorkflowRunsRequest,
     workflow_pb.ListWorkflowRunsResponse,
 )
+LIST_STEPS: Final = Method.of(
+    "WorkflowService/ListStepAttempts",
+    workflow_pb.ListStepAttemptsRequest,
+    workflow_pb.ListStepAttemptsResponse,
+)
 SIGNAL_RUN: Final = Method.of(
     "WorkflowService/SignalWorkflowRun",
     workflow_pb.SignalWorkflowRunRequest,

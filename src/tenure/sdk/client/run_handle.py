@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.core.run.external_id import PREFIX
 from tenure.core.run.status import RunStatus
 from tenure.sdk import failure
 from tenure.sdk.client import method as m
-from tenure.sdk.client import run_view
+from tenure.sdk.client import run_view, step_view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
 from tenure.sdk.client.explanation import RunExplanation, run_explanation
 from tenure.sdk.client.result_wait import OnProgress, ResultWait
 from tenure.sdk.client.run_view import RunDescription
+from tenure.sdk.client.step_view import RunStep
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import PayloadError, UserValue
 from tenure.sdk.workflow.definition import Workflow
@@ -123,6 +126,31 @@ class RunHandle(Generic[R_co]):
         except PayloadError as error:
             message = f"The state of run {self.run_id} cannot be read. {error}"
             raise PayloadError(message) from error
+
+    async def steps(self, *, key: str = "") -> AsyncIterator[RunStep]:
+        """Iterate over the attempts of its steps, in the order in which they were recorded.
+
+        >>> async for step in run.steps():
+        ...     print(step.key, step.status)
+
+        Those of local steps, queued activities, child runs and maps; what has not ended comes last.
+        With the ``key`` of a call, as ``tenure runs show`` has it, it is those of one step. Pages
+        are loaded as needed.
+        """
+        request = pb.ListStepAttemptsRequest(
+            namespace_id=self._state.namespace,
+            # The pages are of one run, whatever happens to the id of its user meanwhile.
+            run_id=await self._own_id(),
+            step_id=key,
+            page_size=PAGE_SIZE_MAX,
+        )
+        while True:
+            answer = await self._state.ask(m.LIST_STEPS, request)
+            for step in answer.step_attempts:
+                yield step_view.run_step(step, self._state.converter)
+            request.page_token = answer.next_page_token
+            if not request.page_token:
+                return
 
     async def explain(self) -> RunExplanation:
         """Return why the run does not go on now: the decisive reason first, with what to do.

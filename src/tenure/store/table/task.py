@@ -64,6 +64,11 @@ async def load_ended(tx: Tx, keys: Iterable[tuple[str, str, int]]) -> list[Attem
     return [codec.attempt_from(row) for row in await tx.each("load_ended", sorted(keys))]
 
 
+async def find_attempts(tx: Tx, key: TaskKey, *, after: int, amount: int) -> list[Attempt]:
+    """Read so many ended attempts of a task behind one of them."""
+    return [codec.attempt_from(row) for row in await tx.one("find_attempts", *key, after, amount)]
+
+
 async def load_attempts(tx: Tx, key: TaskKey) -> list[Attempt]:
     """Read all ended attempts of a task but the last one of a finished task."""
     return [codec.attempt_from(row) for row in await tx.each("load_attempts", [key])]

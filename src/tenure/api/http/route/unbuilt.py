@@ -27,7 +27,6 @@ _PATHS: Final = (
     ("POST", "/v1/tasks/{taskId}/started", "reportStarted", "An endpoint has begun its task."),
     ("POST", "/v1/tasks/{taskId}/heartbeat", "reportProgress", "An endpoint makes progress."),
     ("POST", "/v1/tasks/{taskId}/completed", "reportCompleted", "An endpoint has ended its task."),
-    ("GET", "/v1/runs/{runId}/steps", "listSteps", "List the steps of a run."),
     ("GET", "/v1/schedules", "listSchedules", "List schedules."),
     ("POST", "/v1/schedules", "createSchedule", "Create a schedule."),
     ("GET", "/v1/schedules/{scheduleId}", "getSchedule", "Get a schedule."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NoReturn
+from typing import Final
 
 from google.protobuf import empty_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -16,6 +16,7 @@ from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
 from tenure.api.rpc.service.run_explain_service import RunExplainService
 from tenure.api.rpc.service.run_service import RunService
+from tenure.api.rpc.service.step_attempt_service import StepAttemptService
 from tenure.api.rpc.service.step_service import StepService
 from tenure.api.rpc.service_spec import ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.worker_session import token_number
@@ -29,7 +30,7 @@ from tenure.core.worker.record import NewWorker
 from tenure.engine.read import query
 from tenure.engine.task.command import ClaimTasks, Tasks
 from tenure.engine.worker import command as c
-from tenure.errors import InvalidArgument, Unimplemented
+from tenure.errors import InvalidArgument
 from tenure.v1 import workflow_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2_grpc
 
@@ -37,7 +38,11 @@ _MS_PER_S: Final = 1_000
 
 
 class WorkflowService(
-    RunService, RunExplainService, StepService, workflow_service_pb2_grpc.WorkflowServiceServicer
+    RunService,
+    RunExplainService,
+    StepAttemptService,
+    StepService,
+    workflow_service_pb2_grpc.WorkflowServiceServicer,
 ):
     """Runs and their steps, registration, heartbeats and polls of workers, and their list."""
 
@@ -253,13 +258,6 @@ class WorkflowService(
             timestamp=now,
             server_version=tenure.__version__,
         )
-
-    # -- Lists of steps: not offered yet
-
-    async def _later(self, request: object, context: Context) -> NoReturn:
-        raise Unimplemented
-
-    GetStepAttempt = ListStepAttempts = _later
 
 
 def _total(value: int) -> int:

@@ -32,6 +32,18 @@ FROM set_config(
     'search_path', concat_ws(', ', '{schema}', nullif(current_setting('search_path'), '')), true
 );
 
+-- name: find_attempts(namespace, task_id, number, amount)
+-- Ended attempts of a task behind one of them.
+SELECT
+    e.namespace, CAST(e.task_id AS text), e.number, e.outcome, CAST(e.worker_id AS text),
+    e.handed_at_ms, e.ended_at_ms, e.state_after, e.error, e.error_checksum
+FROM attempts AS e
+WHERE e.namespace = :namespace
+  AND e.task_id = CAST(:task_id AS uuid)
+  AND e.number > CAST(:number AS integer)
+ORDER BY e.number
+LIMIT CAST(:amount AS integer);
+
 -- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum)
 INSERT INTO attempts (
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,

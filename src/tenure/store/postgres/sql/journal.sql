@@ -38,6 +38,51 @@ WHERE ctid = ANY (ARRAY(
 ))
 RETURNING pos;
 
+-- name: find_following_entries(journal_id, day, key, attempt, after_pos)
+-- The next entry of a local step by the same attempt of its run.
+SELECT d.after_pos, CAST(d.journal_id AS text), e.*
+FROM unnest(
+    CAST(:journal_id AS uuid[]), CAST(:day AS integer[]), CAST(:key AS text[]),
+    CAST(:attempt AS integer[]), CAST(:after_pos AS integer[])
+) AS d (journal_id, day, key, attempt, after_pos)
+CROSS JOIN LATERAL (
+    SELECT c.pos, c.at_ms, c.total_bytes, c.attempt, c.no, c.kind, c.key, c.body
+    FROM journal AS c
+    WHERE c.journal_id = d.journal_id AND c.day = d.day
+      AND c.pos > d.after_pos
+      AND c.kind IN (1, 8, 9)
+      AND c.key = d.key
+      AND c.attempt = d.attempt
+    ORDER BY c.pos
+    LIMIT 1
+) AS e;
+
+-- name: find_steps(journal_id, day, after_pos, upto_pos, key, amount, bytes_max)
+-- Entries of steps, or of one step. The first one comes however large it is.
+SELECT
+    CAST(s.journal_id AS text), s.pos, s.at_ms, s.total_bytes, s.attempt, s.no, s.kind, s.key,
+    s.body
+FROM (
+    SELECT
+        c.*,
+        sum(coalesce(octet_length(c.body), 0)) OVER (ORDER BY c.pos) AS reached,
+        row_number() OVER (ORDER BY c.pos) AS place
+    FROM (
+        SELECT journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body
+        FROM journal
+        WHERE journal_id = CAST(:journal_id AS uuid)
+          AND day = CAST(:day AS integer)
+          AND pos > CAST(:after_pos AS integer)
+          AND pos <= CAST(:upto_pos AS integer)
+          AND kind IN (1, 2, 6, 8, 9)
+          AND (CAST(:key AS text) = '' OR key = CAST(:key AS text))
+        ORDER BY pos
+        LIMIT CAST(:amount AS integer)
+    ) AS c
+) AS s
+WHERE s.place = 1 OR s.reached <= CAST(:bytes_max AS bigint)
+ORDER BY s.pos;
+
 -- name: insert_entries(namespace, task_id, worker_id, attempt, day, pos, at_ms, total_bytes, no, journal_id, kind, key, body)
 -- The insert fences itself: the run is held by this worker in this attempt, or nothing is written,
 -- and a position that is taken is not written either. The run is looked up by its primary key and

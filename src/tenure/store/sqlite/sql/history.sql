@@ -26,6 +26,16 @@ SELECT :before_day * 0;
 -- name: ensure_days(day)
 SELECT :day WHERE 0;
 
+-- name: find_attempts(namespace, task_id, number, amount)
+-- Ended attempts of a task behind one of them.
+SELECT
+    namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
+    error, error_checksum
+FROM attempts
+WHERE namespace = :namespace AND task_id = :task_id AND number > :number
+ORDER BY number
+LIMIT :amount;
+
 -- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum)
 INSERT INTO attempts (
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,

@@ -30,6 +30,44 @@ WHERE (journal_id, pos) IN (
 )
 RETURNING pos;
 
+-- name: find_following_entries(journal_id, day, key, attempt, after_pos)
+-- The next entry of a local step by the same attempt of its run.
+SELECT :after_pos, journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body
+FROM journal
+WHERE journal_id = :journal_id
+  AND :day IS NOT NULL
+  AND pos > :after_pos
+  AND kind IN (1, 8, 9)
+  AND key = :key
+  AND attempt = :attempt
+ORDER BY pos
+LIMIT 1;
+
+-- name: find_steps(journal_id, day, after_pos, upto_pos, key, amount, bytes_max)
+-- Entries of steps, or of one step. The first one comes however large it is.
+SELECT
+    s.journal_id, s.pos, s.at_ms, s.total_bytes, s.attempt, s.no, s.kind, s.key, s.body
+FROM (
+    SELECT
+        c.*,
+        sum(coalesce(length(c.body), 0)) OVER (ORDER BY c.pos) AS reached,
+        row_number() OVER (ORDER BY c.pos) AS place
+    FROM (
+        SELECT journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body
+        FROM journal
+        WHERE journal_id = :journal_id
+          AND :day IS NOT NULL
+          AND pos > :after_pos
+          AND pos <= :upto_pos
+          AND kind IN (1, 2, 6, 8, 9)
+          AND (:key = '' OR key = :key)
+        ORDER BY pos
+        LIMIT :amount
+    ) AS c
+) AS s
+WHERE s.place = 1 OR s.reached <= :bytes_max
+ORDER BY s.pos;
+
 -- name: insert_entries(namespace, task_id, worker_id, attempt, day, pos, at_ms, total_bytes, no, journal_id, kind, key, body)
 -- The insert fences itself: the run is held by this worker in this attempt, or nothing is written,
 -- and a position that is taken is not written either. A list of rows, which may be many.
