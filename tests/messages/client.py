@@ -178,6 +178,8 @@ def stalled(scene: Scene) -> str:
     with SyncClient("{scene.server.grpc}") as client:
         client.run(greet.with_options(queue="nobody"), "Ann")
     """
+    # It offers greet, on another queue.
+    scene.started_worker()
     waiting = scene.start(command=(sys.executable, "-c", textwrap.dedent(program)))
     line = waiting.until("Waiting for task")
     waiting.kill()
