@@ -183,8 +183,8 @@ def test_a_body_that_does_not_come_to_rest_is_stopped_and_told() -> None:
         found = rerun(each, recorded(each.name), rest_s=0.1)
         assert found.verdict is Verdict.RESTLESS
         assert "waits for nothing, at " in found.message
-    names = ("tenure-check", "tenure-body")
-    assert not [each for each in threading.enumerate() if each.name.startswith(names)]
+    names = {"tenure-check", f"tenure-body-{recorded('any').run.run_id}"}
+    assert not [each for each in threading.enumerate() if each.name in names]
 
 
 async def test_it_works_inside_of_an_event_loop_too() -> None:

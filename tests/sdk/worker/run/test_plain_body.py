@@ -94,6 +94,35 @@ async def test_a_body_that_computes_holds_nobody_else(
     assert "at test_plain_body.py:" in text
 
 
+async def test_a_body_that_calls_and_waits_for_nothing_holds_nobody_else(
+    stage: RunStage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_run, "_RESTLESS_S_MAX", 0.05)
+    is_over = threading.Event()
+
+    @workflow
+    def chatty(ctx: SyncWorkflowContext) -> int:
+        calls = 0
+        while not is_over.is_set():
+            calls += 1
+            assert ctx.unread(go) == 0
+        return calls
+
+    @workflow
+    async def other(ctx: WorkflowContext) -> int:
+        return await ctx.step(triple, 1)
+
+    async with stage.worker(chatty, other):
+        run_id = await stage.start(chatty)
+        await eventually(lambda: any("come to rest" in each for each in messages(caplog)))
+        assert await stage.run(other) == 3
+        is_over.set()
+        assert await stage.result(run_id)
+    (text,) = [each for each in messages(caplog) if "come to rest" in each]
+    assert f"The body of run {run_id} (chatty) does not come to rest" in text
+    assert "at test_plain_body.py:" in text
+
+
 async def test_a_body_that_computes_while_its_run_is_terminated_calls_nothing_more(
     stage: RunStage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,7 +12,7 @@ from tenure.sdk.workflow import children
 from tenure.sdk.workflow.journal import Entry
 from tenure.sdk.workflow.results import GroupPages
 from tenure.sdk.workflow.run import Run
-from tests.sdk.workflow.model import Stuck
+from tests.sdk.workflow.model import IDENTITY, Stuck
 from tests.sdk.workflow.play import check_again, go_on, played, recorded
 from tests.sdk.workflow.sync.program import make
 
@@ -30,7 +30,8 @@ def test_a_plain_program_takes_the_same_way_again(seed: int, crashes: bool) -> N
     check_again(seed, recorded(first), make)
     go_on(seed, recorded(first), make)
 
-    assert not [each for each in threading.enumerate() if each.name.startswith("tenure-body")]
+    name = f"tenure-body-{IDENTITY.run_id}"
+    assert not [each for each in threading.enumerate() if each.name == name]
 
 
 def deliver_two(run: Run, entry: Entry) -> None:

@@ -269,7 +269,7 @@ class HeldRun:
             self._host.in_turn = None
         if self.is_woken and self.run.journal.seen == seen:
             self._go_on_without_rest(time.monotonic() - began_s)
-        else:
+        elif not self.run.loop.is_away:
             self._came_to_rest()
 
     @property

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# So long a body may make calls that wait for nothing; then others have their turn.
+_TURN_S: Final = 0.005
 # A body that catches what ends it so often is stopped for good where it is.
 _RAISED_MAX: Final = 1_000
 
@@ -131,8 +133,14 @@ class BodyThread:
     async def _follow(self) -> UserValue:
         """Do what the body wants, one thing after the other, until it ends."""
         wish = await self._turn(_Outcome())
+        until_s = time.monotonic() + _TURN_S
         while isinstance(wish, _Wish):
-            wish = await self._turn(await self._answer(wish))
+            answer = await self._answer(wish)
+            if time.monotonic() >= until_s:
+                # Calls that wait for nothing would keep the user's loop for themselves.
+                await asyncio.sleep(0)
+                until_s = time.monotonic() + _TURN_S
+            wish = await self._turn(answer)
         if wish.error is not None:
             raise wish.error
         return wish.value
