@@ -12,6 +12,7 @@ from tenure.sdk.workflow import children
 from tenure.sdk.workflow.journal import Entry
 from tenure.sdk.workflow.results import GroupPages
 from tenure.sdk.workflow.run import Run
+from tenure.sdk.workflow.sync import body_thread
 from tests.sdk.workflow.model import IDENTITY, Stuck
 from tests.sdk.workflow.play import check_again, go_on, played, recorded
 from tests.sdk.workflow.sync.program import make
@@ -32,6 +33,17 @@ def test_a_plain_program_takes_the_same_way_again(seed: int, crashes: bool) -> N
 
     name = f"tenure-body-{IDENTITY.run_id}"
     assert not [each for each in threading.enumerate() if each.name == name]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_does_not_matter_when_others_have_their_turn(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns_s = (-1.0, 60.0) if seed % 2 else (60.0, -1.0)
+    monkeypatch.setattr(body_thread, "_TURN_S", turns_s[0])
+    first = recorded(played(seed, crashes=True, make=make))
+    monkeypatch.setattr(body_thread, "_TURN_S", turns_s[1])
+    check_again(seed, first, make)
 
 
 def deliver_two(run: Run, entry: Entry) -> None:

@@ -98,7 +98,9 @@ class BodyThread:
     @property
     def line(self) -> str:
         """The line of the body, which waits there or computes."""
-        frame = sys._current_frames().get(self.ident)  # noqa: SLF001 (documented)
+        # The number of a thread that has ended may be that of another one.
+        frames = sys._current_frames() if self.is_alive else {}  # noqa: SLF001 (documented)
+        frame = frames.get(self.ident)
         return "its end" if frame is None else line_of(frame)
 
     @property
