@@ -40,7 +40,8 @@ def threads_of(*run_ids: str) -> list[str]:
     return [each.name for each in threading.enumerate() if each.name in names]
 
 
-async def test_a_plain_body_runs_on_a_thread_of_its_own(stage: RunStage) -> None:
+@pytest.mark.parametrize("mode", ["session", "poll"])
+async def test_a_plain_body_runs_on_a_thread_of_its_own(stage: RunStage, mode: str) -> None:
     threads: set[str] = set()
 
     @workflow
@@ -51,7 +52,7 @@ async def test_a_plain_body_runs_on_a_thread_of_its_own(stage: RunStage) -> None
         ctx.sleep("10ms")
         return [first, *ctx.gather(*both), *ctx.map(square, [1, 2, 3]).list()]
 
-    async with stage.worker(body, activities=[square]):
+    async with stage.worker(body, activities=[square], mode=mode):
         runs = [await stage.start(body, number=each) for each in range(20)]
         for number, run_id in enumerate(runs):
             tripled = 6 * number

@@ -44,8 +44,8 @@ class Unwinding:
 
 def _name(held: HeldRun, line: str) -> None:
     _log.warning(
-        "The body of run %s (%s) does not end when it is put aside: it catches the exceptions that "
-        "end it, at %s. It keeps a thread.",
+        "The body of run %s (%s) does not end when it is put aside: it computes, or catches the "
+        "exceptions that end it, at %s. It keeps a thread.",
         held.task.task_id,
         held.task.type,
         line,
