@@ -129,6 +129,18 @@ async def wait_often(ctx: WorkflowContext, times: int) -> int:
 
 
 @workflow
+def plain_wait_often(ctx: SyncWorkflowContext, times: int) -> int:
+    """Wait for many signals, and clean up at the end, in a plain function."""
+    total = 0
+    try:
+        for _ in range(times):
+            total += ctx.wait_signal(go_on)
+    finally:
+        ctx.step(take_step_in_thread, 1)
+    return total
+
+
+@workflow
 async def nap_until(ctx: WorkflowContext, until_s: float) -> int:
     """Sleep, then take a step."""
     await ctx.sleep_until(datetime.fromtimestamp(until_s, UTC))
@@ -151,6 +163,7 @@ WORKFLOWS: Final = [
     steps_and_sleeps,
     long_step,
     wait_often,
+    plain_wait_often,
     nap_until,
     sleep_and_wait,
 ]
