@@ -75,6 +75,14 @@ if TYPE_CHECKING:
     from tenure.sdk.workflow.results import Results
     from tenure.sdk.workflow.signal import Signal, signal
     from tenure.sdk.workflow.step import Step, StepSettings, step
+    from tenure.sdk.workflow.sync.context import (
+        ReturnWhen,
+        SyncWorkflowContext,
+        SyncWorkflowLog,
+        Waited,
+    )
+    from tenure.sdk.workflow.sync.results import SyncResults
+    from tenure.sdk.workflow.sync.step import SyncChildRun, SyncExternalRun, SyncStep
 
 __version__ = "0.1.0"
 
@@ -116,6 +124,7 @@ _HOME = {
     "RemoteError": "tenure.sdk.failure",
     "Results": "tenure.sdk.workflow.results",
     "RetryPolicy": "tenure.sdk.activity.option",
+    "ReturnWhen": "tenure.sdk.workflow.sync.context",
     "RunDescription": "tenure.sdk.client",
     "RunExplanation": "tenure.sdk.client",
     "RunGroup": "tenure.sdk.client",
@@ -134,10 +143,16 @@ _HOME = {
     "StopReason": "tenure.sdk.activity.context",
     "Stopped": "tenure.sdk.activity.context",
     "SyncActivity": "tenure.sdk.activity.definition",
+    "SyncChildRun": "tenure.sdk.workflow.sync.step",
     "SyncClient": "tenure.sdk.sync_client",
     "SyncCompletion": "tenure.sdk.sync_client",
+    "SyncExternalRun": "tenure.sdk.workflow.sync.step",
     "SyncHandle": "tenure.sdk.sync_client",
+    "SyncResults": "tenure.sdk.workflow.sync.results",
     "SyncRunHandle": "tenure.sdk.sync_client",
+    "SyncStep": "tenure.sdk.workflow.sync.step",
+    "SyncWorkflowContext": "tenure.sdk.workflow.sync.context",
+    "SyncWorkflowLog": "tenure.sdk.workflow.sync.context",
     "TaskCancelled": "tenure.sdk.failure",
     "TaskFailed": "tenure.sdk.failure",
     "TaskInfo": "tenure.sdk.client",
@@ -147,6 +162,7 @@ _HOME = {
     "TaskTerminated": "tenure.sdk.failure",
     "TaskTimedOut": "tenure.sdk.failure",
     "TenureError": "tenure.errors",
+    "Waited": "tenure.sdk.workflow.sync.context",
     "Worker": "tenure.sdk.worker.worker",
     "WorkerEvicted": "tenure.sdk.failure",
     "WorkerOptions": "tenure.sdk.worker.worker",
@@ -201,6 +217,7 @@ __all__ = [
     "RemoteError",
     "Results",
     "RetryPolicy",
+    "ReturnWhen",
     "RunDescription",
     "RunExplanation",
     "RunGroup",
@@ -219,10 +236,16 @@ __all__ = [
     "StopReason",
     "Stopped",
     "SyncActivity",
+    "SyncChildRun",
     "SyncClient",
     "SyncCompletion",
+    "SyncExternalRun",
     "SyncHandle",
+    "SyncResults",
     "SyncRunHandle",
+    "SyncStep",
+    "SyncWorkflowContext",
+    "SyncWorkflowLog",
     "TaskCancelled",
     "TaskFailed",
     "TaskInfo",
@@ -232,6 +255,7 @@ __all__ = [
     "TaskTerminated",
     "TaskTimedOut",
     "TenureError",
+    "Waited",
     "Worker",
     "WorkerEvicted",
     "WorkerOptions",

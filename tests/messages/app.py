@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tenure import RetryPolicy, WorkflowContext, activity, signal, workflow
+from tenure import RetryPolicy, SyncWorkflowContext, WorkflowContext, activity, signal, workflow
 
 once = RetryPolicy(max_attempts=1)
 
@@ -87,3 +87,9 @@ async def leak_the_context(ctx: WorkflowContext) -> None:
 async def block(_ctx: WorkflowContext) -> None:
     """Block the thread."""
     time.sleep(1)  # noqa: ASYNC251 (the mistake)
+
+
+@workflow
+def block_plainly(_ctx: SyncWorkflowContext) -> None:
+    """Block the thread of a plain body."""
+    time.sleep(1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from tenure import SyncClient, Worker, workflow
+from tenure import SyncClient, Worker, WorkflowContext, workflow
 from tests.bounds import WAIT_S
 from tests.messages import app
 from tests.messages.mistake import mistake, raised
@@ -27,9 +28,17 @@ def _failed(scene: Scene, made: Any) -> str:
     return raised(lambda: scene.client.start(made).result(timeout=WAIT_S))
 
 
-@mistake(_SECTION, "A function without `async`", "@workflow def sell(ctx): …")
+@mistake(_SECTION, "A function without `async`", "@workflow def sell(ctx: WorkflowContext): …")
 def no_async(_: Scene) -> str:
-    def sell(ctx: object) -> None: ...
+    def sell(ctx: WorkflowContext) -> None: ...
+
+    return raised(lambda: declare(sell))
+
+
+@mistake(_SECTION, "A function that yields", "@workflow def sell(ctx): yield …")
+def generator(_: Scene) -> str:
+    def sell(_ctx: object) -> Iterator[int]:
+        yield 1
 
     return raised(lambda: declare(sell))
 
@@ -106,3 +115,8 @@ def context_in_step(scene: Scene) -> str:
 @mistake(_SECTION, "A sleep that blocks", "time.sleep(1)")
 def blocking_sleep(scene: Scene) -> str:
     return _failed(scene, app.block)
+
+
+@mistake(_SECTION, "A sleep that blocks, in a plain function", "time.sleep(1)")
+def blocking_sleep_in_plain(scene: Scene) -> str:
+    return _failed(scene, app.block_plainly)

@@ -26,6 +26,8 @@ _RETURNED = frozenset(
         *("RunHandle", "SyncRunHandle", "Workflow", "Signal"),
         *("WorkflowContext", "WorkflowLog", "Step", "RunFuture"),
         *("ChildRun", "ExternalRun", "Results"),
+        *("SyncWorkflowContext", "SyncWorkflowLog", "SyncStep"),
+        *("SyncChildRun", "SyncExternalRun", "SyncResults"),
         *("TestEngine", "SyncTestEngine"),
     }
 )

@@ -1,4 +1,7 @@
-"""Random workflows with a crash after every entry; their journals go on with the next Python."""
+"""Random workflows, async and plain, with a crash after every entry.
+
+Journals of async ones go on with the next Python.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ from typing import Final
 import msgspec
 
 from tests.bounds import INSTALL_S
-from tests.sdk.workflow import journal_file
+from tests.sdk.workflow import journal_file, program
 from tests.sdk.workflow.model import Stuck
-from tests.sdk.workflow.play import check_again, played, recorded
+from tests.sdk.workflow.play import Make, check_again, played, recorded
+from tests.sdk.workflow.sync import program as plain_program
 from tests.soak.result import Result
 from tests.soak.scene import spotless
 
@@ -25,6 +29,7 @@ NEXT_PYTHON: Final = "TENURE_TEST_PYTHON_NEXT"
 ROOT: Final = Path(__file__).parents[2]
 PROCESSES: Final = 2
 CHUNK: Final = 50
+MAKERS: Final[dict[str, Make]] = {"async": program.make, "plain": plain_program.make}
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -40,34 +45,36 @@ SIZES: Final = {False: Size(10_000, 1_000), True: Size(20, 10)}
 async def run(small: bool) -> list[Result]:
     """Play programs in some processes, then give journals to another interpreter."""
     size = SIZES[small]
-    loop = asyncio.get_running_loop()
-    chunks = [range(at, min(at + CHUNK, size.programs)) for at in range(0, size.programs, CHUNK)]
     # A copy of this process would have its objects without their threads, and wait for those.
     fresh = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(PROCESSES, mp_context=fresh) as pool:
-        found = await asyncio.gather(
-            *(loop.run_in_executor(pool, _complaints, seeds) for seeds in chunks)
-        )
-    complaints = [each for some in found for each in some]
-    return [
-        spotless(
-            f"generated programs: {size.programs:,}, a crash after every entry",
-            "the result of a run without crashes, each recorded step ran once",
-            f"{size.programs:,} played",
-            complaints,
-        ),
-        await _next_python(size.journals),
-    ]
+        played = [await _play(pool, kind, size.programs) for kind in MAKERS]
+    return [*played, await _next_python(size.journals)]
 
 
-def _complaints(seeds: range) -> list[str]:
+async def _play(pool: concurrent.futures.Executor, kind: str, count: int) -> Result:
+    loop = asyncio.get_running_loop()
+    chunks = [range(at, min(at + CHUNK, count)) for at in range(0, count, CHUNK)]
+    found = await asyncio.gather(
+        *(loop.run_in_executor(pool, _complaints, kind, seeds) for seeds in chunks)
+    )
+    return spotless(
+        f"generated {kind} programs: {count:,}, a crash after every entry",
+        "the result of a run without crashes, each recorded step ran once",
+        f"{count:,} played",
+        [each for some in found for each in some],
+    )
+
+
+def _complaints(kind: str, seeds: range) -> list[str]:
+    make = MAKERS[kind]
     found = []
     for seed in seeds:
         try:
-            first = played(seed, crashes=True)
-            check_again(seed, recorded(first))
+            first = played(seed, crashes=True, make=make)
+            check_again(seed, recorded(first), make)
         except (AssertionError, Stuck) as error:
-            found.append(f"program {seed}: {error!r}")
+            found.append(f"{kind} program {seed}: {error!r}")
     return found
 
 

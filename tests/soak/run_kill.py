@@ -8,14 +8,15 @@ from typing import Final
 
 import msgspec
 
-from tenure import Client, RunHandle
+from tenure import Client, RunHandle, Workflow
 from tests.bounds import WORK_S
 from tests.soak.result import Result
 from tests.soak.scene import SCALES, Scale, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
-from tests.soak.sdk_workflow import POINTS, STEPS, ten_steps
+from tests.soak.sdk_workflow import POINTS, STEPS, plain_ten_steps, ten_steps
 from tests.wire.stage import Stage
 
+CODE: Final = (ten_steps, plain_ten_steps)
 # A step is done again only if nobody knew that it was done.
 _AGAIN: Final[dict[str, set[int]]] = {"begin": {1}, "ran": {2}, "sent": {1, 2}, "recorded": {1}}
 
@@ -38,11 +39,23 @@ SIZES: Final = {
 }
 
 
+class Point(msgspec.Struct, frozen=True):
+    """Where a worker dies: in a run of this code, at a point of the step with this number."""
+
+    code: Workflow[[], list[int]]
+    point: str
+    number: int
+
+    @property
+    def queue(self) -> str:
+        """The queue of the worker, which nobody else serves at first."""
+        return f"{self.code.name}-{self.point}-{self.number}"
+
+
 class Doomed(msgspec.Struct, frozen=True):
     """A worker that dies at a point, and the run that it has then."""
 
-    point: str
-    number: int
+    at: Point
     worker: SdkWorker
     handle: RunHandle[list[int]]
 
@@ -50,24 +63,21 @@ class Doomed(msgspec.Struct, frozen=True):
 async def run(small: bool) -> list[Result]:
     """Kill a worker at each point, and let another one go on with all runs."""
     size = SIZES[small]
+    # A worker serves up to 50 queues: each kind of body has one that goes on with its runs.
+    kinds = [[Point(code, *each) for each in size.points] for code in CODE]
 
     async def scene(stage: Stage, dialect: str) -> list[Result]:
         server = await stage.server()
         async with Client(server.grpc) as client:
-            doomed = await _kill_all(stage, server.grpc, client, size)
-            queues = [_queue(point, number) for point, number in size.points]
-            other = await SdkWorker.spawn(
-                stage, server.grpc, slots=100, options=("--queue", ",".join(queues))
-            )
             complaints = []
-            for each in doomed:
-                result = await each.handle.result(timeout=WORK_S)
-                complaints += _judge(each, other, result)
+            for points in kinds:
+                doomed = await _kill_all(stage, server.grpc, client, points, size.together)
+                complaints += await _go_on(stage, server.grpc, doomed)
         return [
             spotless(
                 f"run, worker killed at every point, {dialect}",
                 "each step is done once, unless its worker died before it could say so",
-                f"{len(doomed)} kills",
+                f"{sum(map(len, kinds))} kills",
                 complaints,
             )
         ]
@@ -75,33 +85,41 @@ async def run(small: bool) -> list[Result]:
     return await on_both_stores(size.scale, scene)
 
 
-def _queue(point: str, number: int) -> str:
-    return f"{point}-{number}"
-
-
-async def _kill_all(stage: Stage, target: str, client: Client, size: Size) -> list[Doomed]:
+async def _kill_all(
+    stage: Stage, target: str, client: Client, points: list[Point], together: int
+) -> list[Doomed]:
     doomed: list[Doomed] = []
-    for first in range(0, len(size.points), size.together):
-        some = size.points[first : first + size.together]
-        doomed += await asyncio.gather(*(_kill(stage, target, client, *each) for each in some))
+    for first in range(0, len(points), together):
+        some = points[first : first + together]
+        doomed += await asyncio.gather(*(_kill(stage, target, client, each) for each in some))
     return doomed
 
 
-async def _kill(stage: Stage, target: str, client: Client, point: str, number: int) -> Doomed:
-    queue = _queue(point, number)
-    options = ("--queue", queue, "--die-at", f"{point}:{number}")
+async def _go_on(stage: Stage, target: str, doomed: list[Doomed]) -> list[str]:
+    """Let another worker go on with all runs, and return what was wrong with them."""
+    queues = ",".join(each.at.queue for each in doomed)
+    other = await SdkWorker.spawn(stage, target, slots=100, options=("--queue", queues))
+    complaints = []
+    for each in doomed:
+        result = await each.handle.result(timeout=WORK_S)
+        complaints += _judge(each, other, result)
+    return complaints
+
+
+async def _kill(stage: Stage, target: str, client: Client, at: Point) -> Doomed:
+    options = ("--queue", at.queue, "--die-at", f"{at.point}:{at.number}")
     worker = await SdkWorker.start(stage, target, options=options)
-    handle = await client.start(ten_steps.with_options(queue=queue))
+    handle = await client.start(at.code.with_options(queue=at.queue))
     await worker.process.wait(WORK_S)
-    return Doomed(point, number, worker, handle)
+    return Doomed(at, worker, handle)
 
 
 def _judge(doomed: Doomed, other: SdkWorker, result: list[int]) -> list[str]:
-    name = _queue(doomed.point, doomed.number)
+    at = doomed.at
     numbers = list(range(1, STEPS + 1))
     complaints = []
     if result != numbers:
-        complaints.append(f"{name}: the result is {result}")
+        complaints.append(f"{at.queue}: the result is {result}")
     done = Counter(
         int(line.text)
         for worker in (doomed.worker, other)
@@ -109,7 +127,7 @@ def _judge(doomed: Doomed, other: SdkWorker, result: list[int]) -> list[str]:
         if line.task_id == doomed.handle.run_id
     )
     for number in numbers:
-        allowed = _AGAIN[doomed.point] if number == doomed.number else {1}
+        allowed = _AGAIN[at.point] if number == at.number else {1}
         if done[number] not in allowed:
-            complaints.append(f"{name}: step {number} was done {done[number]} times")
+            complaints.append(f"{at.queue}: step {number} was done {done[number]} times")
     return complaints

@@ -8,7 +8,7 @@ import signal
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from tenure import WorkflowContext, workflow
+from tenure import SyncWorkflowContext, WorkflowContext, workflow
 from tenure import signal as make_signal
 from tenure.sdk.transport.channel import Stream
 from tenure.sdk.worker.connection.incarnation import Incarnation
@@ -64,12 +64,7 @@ def _die_with_answer(number: int) -> None:
 
 async def take_step(number: int) -> int:
     """Do something that must show how often it was done."""
-    if _death == ("begin", number):
-        _die()
-    note("step", str(number))
-    if _death == ("ran", number):
-        _die()
-    return number
+    return take_step_in_thread(number)
 
 
 async def take_long_step(number: int, milliseconds: int) -> int:
@@ -83,6 +78,22 @@ async def take_long_step(number: int, milliseconds: int) -> int:
 async def ten_steps(ctx: WorkflowContext) -> list[int]:
     """Take ten steps, one after the other."""
     return [await ctx.step(take_step, number) for number in range(1, STEPS + 1)]
+
+
+def take_step_in_thread(number: int) -> int:
+    """Do something that must show how often it was done, in a thread of the worker."""
+    if _death == ("begin", number):
+        _die()
+    note("step", str(number))
+    if _death == ("ran", number):
+        _die()
+    return number
+
+
+@workflow
+def plain_ten_steps(ctx: SyncWorkflowContext) -> list[int]:
+    """Take ten steps, one after the other, in a body that is a plain function."""
+    return [ctx.step(take_step_in_thread, number) for number in range(1, STEPS + 1)]
 
 
 @workflow
@@ -118,6 +129,18 @@ async def wait_often(ctx: WorkflowContext, times: int) -> int:
 
 
 @workflow
+def plain_wait_often(ctx: SyncWorkflowContext, times: int) -> int:
+    """Wait for many signals, and clean up at the end, in a plain function."""
+    total = 0
+    try:
+        for _ in range(times):
+            total += ctx.wait_signal(go_on)
+    finally:
+        ctx.step(take_step_in_thread, 1)
+    return total
+
+
+@workflow
 async def nap_until(ctx: WorkflowContext, until_s: float) -> int:
     """Sleep, then take a step."""
     await ctx.sleep_until(datetime.fromtimestamp(until_s, UTC))
@@ -134,4 +157,13 @@ async def sleep_and_wait(ctx: WorkflowContext, milliseconds: int) -> list[int]:
     return [*found, await ctx.step(take_step, 3)]
 
 
-WORKFLOWS: Final = [ten_steps, steps_and_sleeps, long_step, wait_often, nap_until, sleep_and_wait]
+WORKFLOWS: Final = [
+    ten_steps,
+    plain_ten_steps,
+    steps_and_sleeps,
+    long_step,
+    wait_often,
+    plain_wait_often,
+    nap_until,
+    sleep_and_wait,
+]

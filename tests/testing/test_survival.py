@@ -13,6 +13,7 @@ import pytest
 
 from tenure import (
     RetryPolicy,
+    SyncWorkflowContext,
     TaskCancelled,
     TaskFailed,
     WorkflowContext,
@@ -136,6 +137,51 @@ async def family(ctx: WorkflowContext) -> list[int]:
     both = await asyncio.gather(ctx.execute(half, 6), ctx.step(one, first))
     items = await ctx.map(half, [2, 4, 6])
     return [first, *both, *await items.list(), await child]
+
+
+@workflow
+def plain_family(ctx: SyncWorkflowContext) -> list[int]:
+    begun, child = ctx.begin(half, 6), ctx.begin(grown, ctx.execute(half, 8))
+    ctx.sleep("1h")
+    left = ctx.branch("left").step(one, begun.result())
+    items = ctx.map(half, [2, 4])
+    return [left, *items.list(), child.result(), ctx.wait_signal(go)]
+
+
+@workflow
+def plain_clean_up(ctx: SyncWorkflowContext) -> None:
+    try:
+        ctx.sleep("1d")
+    except asyncio.CancelledError:
+        ctx.step(one, 1)
+        ctx.sleep("1h")
+        ctx.step(two, 1)
+        raise
+
+
+@workflow
+def plain_other_calls(ctx: SyncWorkflowContext) -> None:
+    begun[ctx.info.run_id] += 1
+    ctx.step(one if begun[ctx.info.run_id] == 1 else two, 1)
+
+
+async def test_plain_functions_survive_a_crash_at_every_point(tenure_engine: TestEngine) -> None:
+    ended = await assert_survives(
+        plain_family, engine=tenure_engine, code=[half, grown], act=lambda run: run.signal(go, 5)
+    )
+    assert ended == [4, 1, 2, 12, 5]
+    # The step of the branch, once undisturbed and once for each crash.
+    assert ran["one"] > 12
+    with pytest.raises(TaskCancelled, match="sold out"):
+        await assert_survives(
+            plain_clean_up, engine=tenure_engine, act=lambda run: run.cancel("sold out")
+        )
+    assert ran["two"] > 5
+
+
+async def test_other_calls_of_a_plain_function_are_shown(tenure_engine: TestEngine) -> None:
+    with pytest.raises(AssertionError, match=r"the code calls two \(test_survival\.py:"):
+        await assert_survives(plain_other_calls, engine=tenure_engine)
 
 
 async def test_children_survive_a_crash_at_every_point(tenure_engine: TestEngine) -> None:

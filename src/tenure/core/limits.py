@@ -262,6 +262,8 @@ WAIT_TEXT_BYTES_MAX: Final = 512
 # Runs that wait and stay in the memory of their worker; one takes some tens of KiB.
 WARM_RUNS: Final = 1_000
 WARM_RUNS_MAX: Final = 100_000
+# So many of them keep the thread of a plain body; the others run again from their journals.
+WARM_THREADS: Final = 100
 # Waiting runs of which a server knows the queue: the batch that wakes one hands it out. About 300
 # bytes each.
 WAITING_RUNS_MAX: Final = 20_000

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -27,6 +27,7 @@ from tenure.sdk.worker.worker import Worker
 from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import Workflow, check_workflow
 from tenure.sdk.workflow.step import Step
+from tenure.sdk.workflow.sync.context import SyncWorkflowContext
 from tenure.testing.report_watch import CrashPoint, ReportWatch, in_generation
 
 if TYPE_CHECKING:
@@ -263,8 +264,14 @@ def _counting_context(context: WorkflowContext, counts: Counter[str]) -> _Counti
 def _counted(workflow: Workflow[..., R], counts: dict[str, Counter[str]]) -> Workflow[..., R]:
     """Return a workflow that counts its steps by run."""
 
-    def body(ctx: WorkflowContext, *args: UserValue, **kwargs: UserValue) -> Coroutine[Any, Any, R]:
+    def body(
+        ctx: WorkflowContext | SyncWorkflowContext, *args: UserValue, **kwargs: UserValue
+    ) -> UserValue:
         counts_here = counts.setdefault(ctx.info.run_id, Counter())
+        if isinstance(ctx, SyncWorkflowContext):
+            context, thread = ctx._context, ctx._thread  # noqa: SLF001 (the same one)
+            plain = SyncWorkflowContext(_counting_context(context, counts_here), thread)
+            return workflow.function(plain, *args, **kwargs)
         return workflow.function(_counting_context(ctx, counts_here), *args, **kwargs)
 
     counted: Workflow[..., R] = Workflow(

@@ -23,7 +23,7 @@ from collections.abc import Set
 from datetime import date, datetime as moment
 from pathlib import Path
 from time import sleep
-from tenure import WorkflowContext, workflow
+from tenure import SyncWorkflowContext, WorkflowContext, workflow
 
 seen = []
 total = 0
@@ -167,6 +167,23 @@ def test_helpers_of_the_file_are_followed_and_told_once(tmp_path: Path) -> None:
     assert (found.function, found.rule, found.workflow) == ("rounded", "clock", "sell")
     place = f"{tmp_path}/orders.py:{found.line} in rounded"
     assert str(found) == f"{place} calls time.time: use ctx.now() (clock)"
+
+
+PLAIN: Final = """
+    @workflow
+    def ship(ctx: SyncWorkflowContext) -> None:
+        sleep(1)
+        begun = ctx.begin(fetch, open("file").read())
+        ctx.step(lambda: clock.time())
+        ctx.begin(lambda: clock.time())
+        begun.result()
+"""
+
+
+def test_a_plain_function_is_told_what_to_write_without_await(tmp_path: Path) -> None:
+    sleeps, opens = find(tmp_path, PLAIN)
+    assert (sleeps.what, sleeps.instead) == ("calls time.sleep", "ctx.sleep(…)")
+    assert (opens.what, opens.instead) == ("calls open", "put it into a step: ctx.step(…)")
 
 
 def test_a_comment_silences_its_line(tmp_path: Path) -> None:

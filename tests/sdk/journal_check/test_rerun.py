@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tenure import WorkflowContext, signal, workflow
+from tenure import SyncWorkflowContext, WorkflowContext, signal, workflow
 from tenure.sdk.journal_check.finding import Finding, Verdict
 from tenure.sdk.journal_check.rerun import rerun
 from tenure.v1 import task_pb2
@@ -56,6 +56,15 @@ async def sell(ctx: WorkflowContext, item: str = "lamp") -> str:
     return await ctx.step(charge, parcel)
 
 
+@workflow(name="sell")
+def plain_sell(ctx: SyncWorkflowContext, item: str = "lamp") -> str:
+    parcel = ctx.step(reserve, item)
+    ctx.sleep("1h")
+    ctx.log.warning("asking for money")
+    return ctx.step(charge, parcel)
+
+
+@pytest.mark.parametrize("code", [sell, plain_sell], ids=["async", "plain"])
 @pytest.mark.parametrize(
     "contents",
     [
@@ -65,10 +74,11 @@ async def sell(ctx: WorkflowContext, item: str = "lamp") -> str:
         (step("reserve", 0, "lamp"), sleep("sleep", 1), step("charge", 2, "lamp")),
     ],
 )
-def test_a_run_that_fits_is_safe_wherever_it_stands(contents: Any) -> None:
-    assert rerun(sell, recorded("sell", *contents)) == Finding(verdict=Verdict.SAFE)
+def test_a_run_that_fits_is_safe_wherever_it_stands(contents: Any, code: Any) -> None:
+    assert rerun(code, recorded("sell", *contents)) == Finding(verdict=Verdict.SAFE)
 
 
+@pytest.mark.parametrize("code", [sell, plain_sell], ids=["async", "plain"])
 @pytest.mark.parametrize(
     ("contents", "words"),
     [
@@ -91,9 +101,9 @@ def test_a_run_that_fits_is_safe_wherever_it_stands(contents: Any) -> None:
     ],
 )
 def test_a_run_that_would_park_is_told_with_what_was_recorded_and_what_is_called(
-    contents: Any, words: str
+    contents: Any, words: str, code: Any
 ) -> None:
-    found = rerun(sell, recorded("sell", *contents))
+    found = rerun(code, recorded("sell", *contents))
     assert found.verdict is Verdict.PARKS
     assert found.message.startswith(words)
     assert found.position == len(contents)
@@ -159,11 +169,22 @@ def test_a_body_that_does_not_come_to_rest_is_stopped_and_told() -> None:
         while True:
             pass
 
-    for each in (restless, busy):
+    @workflow
+    def plain(_ctx: SyncWorkflowContext) -> None:
+        while True:
+            pass
+
+    @workflow
+    def chatty(ctx: SyncWorkflowContext) -> None:
+        while True:
+            ctx.unread(go)
+
+    for each in (restless, busy, plain, chatty):
         found = rerun(each, recorded(each.name), rest_s=0.1)
         assert found.verdict is Verdict.RESTLESS
         assert "waits for nothing, at " in found.message
-    assert not [each for each in threading.enumerate() if each.name == "tenure-check"]
+    names = {"tenure-check", f"tenure-body-{recorded('any').run.run_id}"}
+    assert not [each for each in threading.enumerate() if each.name in names]
 
 
 async def test_it_works_inside_of_an_event_loop_too() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import heapq
 import itertools
+import queue
 import random
 from collections.abc import Callable
 from contextvars import Context
@@ -21,7 +22,8 @@ from msgspec.structs import replace
 from tenure.errors import TenureError
 from tenure.sdk import failure
 from tenure.sdk.payload import Converter, Payload
-from tenure.sdk.workflow.context import RunInfo, WorkflowContext
+from tenure.sdk.workflow.body import start_body
+from tenure.sdk.workflow.context import RunInfo
 from tenure.sdk.workflow.definition import Workflow
 from tenure.sdk.workflow.ending import Continued, Ending, Raised, Returned, Yielded
 from tenure.sdk.workflow.journal import Entry, Kind, OpenCall
@@ -31,6 +33,7 @@ from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.step import Step
 from tenure.v1 import journal_pb2
 from tenure.v1.error_pb2 import ErrorDetail
+from tests.bounds import WAIT_S
 from tests.sdk.workflow.child_model import Children, Code
 
 CONVERTER = Converter()
@@ -199,6 +202,8 @@ class Model:
                 raise Stuck(self.ending, self.journal)
             self.now_ms, _, action = heapq.heappop(self._events)
             action()
+            if self.holder is not None:
+                self.holder.settle()
         raise Stuck("too many events")
 
     def result(self) -> Any:
@@ -217,6 +222,10 @@ class Holder:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.is_dead = False
+        # With none, each turn of a plain body goes on beside the loop. Time stands still meanwhile,
+        # so what happens depends on the seed alone.
+        self.patience_s = model.chance.choice((None, 0.0)) if not model.workflow.is_async else None
+        self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.is_certain = True
         self.is_draining = False
         self._attempt = 0
@@ -232,14 +241,14 @@ class Holder:
             namespace="default",
             begun_at=datetime.fromtimestamp(BEGUN_AT_MS / 1_000, UTC),
         )
-        context = WorkflowContext(self.run, info, model.workflow)
         arguments = model.arguments
-        self.run.start(lambda: model.workflow.function(context, **arguments), Context())
+        self.thread = start_body(self.run, self, model.workflow, info, arguments, Context())
 
     def put_aside(self) -> None:
         """Forget the run."""
         self.is_dead = True
         assert self.run.put_aside(), "the body does not end"
+        assert self.thread is None or self.thread.join(WAIT_S), "the thread does not end"
 
     def begin(self, attempt: int, entries: list[Entry]) -> None:
         """Get an attempt."""
@@ -316,6 +325,7 @@ class Holder:
 
     def fetch_group(self, group_key: str, after: int) -> None:
         def answer() -> None:
+            # The run may have begun anew since.
             if self.is_dead:
                 return
             ends = sorted(self.model.children.groups[group_key].ends.items())
@@ -363,7 +373,14 @@ class Holder:
         self.model.sent[signal_id] = (run_id, name, payload.data)
 
     def post(self, callback: Callable[[], None]) -> None:
-        callback()
+        is_body = self.thread is not None and self.thread.is_here
+        self._posted.put(callback) if is_body else callback()
+
+    def settle(self) -> None:
+        """Wait until a plain body waits for its run."""
+        while self.run.loop.is_away:
+            self._posted.get(timeout=WAIT_S)()
+            self.run.advance()
 
     def wake_at(self, at_ms: int | None) -> None:
         self._alarm += 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from tenure.sdk.workflow.definition import Workflow
 from tenure.sdk.workflow.ending import Ending, Raised, Returned
 from tenure.sdk.workflow.journal import Entry, Kind
 from tests.sdk.workflow import program
@@ -23,9 +25,13 @@ def outcome(ending: Ending | None) -> Any:
     return type(ending.error).__name__
 
 
-def played(seed: int, *, crashes: bool) -> Model:
+Make = Callable[[int], Workflow[..., list[str]]]
+"""Makes the program of a seed: an async function, or a plain one."""
+
+
+def played(seed: int, *, crashes: bool, make: Make = program.make) -> Model:
     """Play a program with signals, perhaps a cancel, and perhaps a crash after every entry."""
-    model = Model(program.make(seed), seed=seed, code=program.CODE)
+    model = Model(make(seed), seed=seed, code=program.CODE)
     chance = random.Random(f"world {seed}")
     for number in range(chance.randrange(4)):
         at_ms = model.now_ms + chance.randrange(3_000)
@@ -61,9 +67,9 @@ class Recording(msgspec.Struct):
     # What the body had left behind when it ended.
     left_open: list[str]
 
-    def resumed(self, seed: int, *, length: int, chance: int) -> Model:
+    def resumed(self, seed: int, make: Make, *, length: int, chance: int) -> Model:
         """Return a model that has the beginning of the journal, and the results in it."""
-        model = Model(program.make(seed), seed=chance, code=program.CODE)
+        model = Model(make(seed), seed=chance, code=program.CODE)
         model.arguments = self.arguments
         model.identity = replace(model.identity, generation=self.generation)
         model.journal = [replace(each) for each in self.journal[:length]]
@@ -81,9 +87,9 @@ def recorded(model: Model) -> Recording:
     return Recording(end, model.arguments, generation, model.journal, results, left_open)
 
 
-def check_again(seed: int, first: Recording) -> None:
+def check_again(seed: int, first: Recording, make: Make = program.make) -> None:
     """Re-run a whole journal: it comes to the same end, and nothing is executed again."""
-    again = first.resumed(seed, length=len(first.journal), chance=seed + 1)
+    again = first.resumed(seed, make, length=len(first.journal), chance=seed + 1)
     again.play()
     assert outcome(again.ending) == first.outcome
     assert not again.executions
@@ -92,9 +98,9 @@ def check_again(seed: int, first: Recording) -> None:
     assert again.children.calls <= {*first.left_open}
 
 
-def go_on(seed: int, first: Recording) -> None:
+def go_on(seed: int, first: Recording, make: Make = program.make) -> None:
     """Go on from the beginning of a journal: the code fits it, and each call gets its own value."""
-    model = first.resumed(seed, length=len(first.journal) // 2, chance=seed + 2)
+    model = first.resumed(seed, make, length=len(first.journal) // 2, chance=seed + 2)
     # A body may wait for a signal that is not in this part.
     for number in range(4):
         model.at(model.now_ms + 10_000, functools.partial(model.signal, "ping", number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import workflow
 from tenure.sdk.workflow.signal import signal
 from tenure.sdk.workflow.step import step, step_function
+from tenure.sdk.workflow.sync.context import SyncWorkflowContext
 from tenure.v1 import task_pb2
 
 
@@ -78,17 +80,47 @@ def test_bad_options_are_refused_by_name(settings: dict[str, Any], problem: str)
 
 
 def test_what_cannot_be_a_workflow_is_refused_where_it_is_declared() -> None:
-    def plain(ctx: WorkflowContext) -> None: ...
-
     async def bare() -> None: ...
 
+    def plain_bare() -> None: ...
+
+    def yields(_ctx: SyncWorkflowContext) -> Iterator[int]:
+        yield 1
+
+    async def yields_too(_ctx: WorkflowContext) -> AsyncIterator[int]:
+        yield 1
+
     declare: Any = workflow
-    with pytest.raises(TypeError, match="decorates an async function"):
-        declare(plain)
     with pytest.raises(TypeError, match="needs a first parameter: the WorkflowContext"):
         declare(bare)
+    with pytest.raises(TypeError, match="needs a first parameter: the SyncWorkflowContext"):
+        declare(plain_bare)
+    for each in (yields, yields_too):
+        with pytest.raises(TypeError, match=r"returns its result: .*yields.* yields"):
+            declare(each)
+    with pytest.raises(TypeError, match="function that returns its result: Order is not"):
+        declare(Order)
     with pytest.raises(ValueError, match="workflow a b"):
         workflow(name="a b")(checkout.function)
+
+
+def test_a_body_is_declared_with_the_context_of_its_kind() -> None:
+    def plain(ctx: WorkflowContext) -> None: ...
+
+    async def asynchronous(ctx: SyncWorkflowContext) -> None: ...
+
+    def with_class(ctx: Any) -> None: ...
+
+    with_class.__annotations__["ctx"] = WorkflowContext
+    declare: Any = workflow
+    for each in (plain, with_class):
+        text = "is a plain function: its context is a SyncWorkflowContext, or write async def"
+        with pytest.raises(TypeError, match=text):
+            declare(each)
+    with pytest.raises(TypeError, match=r"an async function: its context is a WorkflowContext$"):
+        declare(asynchronous)
+    assert not workflow(name="nothing")(lambda _ctx: None).is_async
+    assert checkout.is_async
 
 
 def test_arguments_that_do_not_fit_name_the_workflow() -> None:

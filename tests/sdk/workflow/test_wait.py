@@ -10,6 +10,7 @@ from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import Workflow, workflow
 from tenure.sdk.workflow.ending import Ending, Yielded
 from tenure.sdk.workflow.signal import signal
+from tenure.sdk.workflow.sync.context import SyncWorkflowContext
 from tests.sdk.workflow.model import BEGUN_AT_MS, Holder, Model
 
 DAY_MS = 86_400_000
@@ -22,6 +23,12 @@ async def sleeps(ctx: WorkflowContext) -> None:
     await ctx.sleep("1d")
     async with asyncio.timeout(2 * 86_400):
         await ctx.wait_signal(go)
+
+
+@workflow
+def plain(ctx: SyncWorkflowContext) -> None:
+    ctx.sleep("1d")
+    ctx.wait_signal(go, timeout="2d")
 
 
 @workflow
@@ -62,6 +69,16 @@ def test_a_timer_has_the_line_where_it_was_set_and_since_when() -> None:
     assert (wait.kind, wait.key, wait.line) == ("signal", "go", line_of(sleeps, 4))
     # The body began to wait when its sleep ended, whenever it is asked.
     assert timeout.since_ms == wait.since_ms == model.journal[0].at_ms == BEGUN_AT_MS + DAY_MS
+
+
+def test_a_plain_body_waits_at_its_own_lines() -> None:
+    model = Model(plain)
+    (sleep,), (timeout, wait) = (
+        each.waits for each in yields_of(model, lambda: model.signal("go", None))
+    )
+    assert (sleep.line, sleep.since_ms) == (line_of(plain, 2), BEGUN_AT_MS)
+    assert timeout.line == wait.line == line_of(plain, 3)
+    assert timeout.since_ms == wait.since_ms == BEGUN_AT_MS + DAY_MS
 
 
 def test_who_waits_for_a_signal_for_the_longest_speaks_for_all() -> None:

@@ -12,7 +12,7 @@ from tenure.sdk.body_lint.rule import Rule
 from tenure.sdk.body_lint.sets import SetFinder
 
 # What they are given runs elsewhere.
-_CALLS: Final = frozenset({"step", "execute", "map", "child", "with_options"})
+_CALLS: Final = frozenset({"step", "execute", "map", "child", "begin", "with_options"})
 _PATH: Final = "pathlib.Path"
 _MUTATING: Final = frozenset(
     {

@@ -12,6 +12,7 @@ import msgspec
 
 from tenure.sdk.body_lint.body import BodyReader
 from tenure.sdk.body_lint.names import FileNames, Function
+from tenure.sdk.body_lint.rule import Rule
 from tenure.sdk.workflow.definition import Workflow
 
 _SILENCED: Final = re.compile(r"#\s*tenure:\s*ok\b")
@@ -44,7 +45,7 @@ def lint(workflows: Iterable[Workflow[..., Any]]) -> list[LintFinding]:
         file = files[code.co_filename]
         function = None if file is None else file.function(code.co_name, code.co_firstlineno)
         if file is not None and function is not None:
-            found |= set(file.findings(workflow.name, function))
+            found |= set(file.findings(workflow, function))
     # A helper of several workflows is told once.
     once = {(each.file, each.line, each.what): each for each in sorted(found, reverse=True)}
     return sorted(once.values())
@@ -68,7 +69,7 @@ class _File:
                     return each
         return None
 
-    def findings(self, workflow: str, function: Function) -> Iterable[LintFinding]:
+    def findings(self, workflow: Workflow[..., Any], function: Function) -> Iterable[LintFinding]:
         """Yield what is in a function, and in those of this file that it calls."""
         left, seen = [function], {function.name}
         while left:
@@ -81,8 +82,8 @@ class _File:
                         line=flaw.node.lineno,
                         rule=flaw.rule.name,
                         what=flaw.what,
-                        instead=flaw.rule.instead,
-                        workflow=workflow,
+                        instead=_instead(flaw.rule, is_async=workflow.is_async),
+                        workflow=workflow.name,
                         function=name,
                     )
             for called in reader.called:
@@ -92,6 +93,11 @@ class _File:
 
     def _is_silenced(self, node: ast.expr | ast.stmt) -> bool:
         return bool(_SILENCED.search(self._lines[node.lineno - 1]))
+
+
+def _instead(rule: Rule, *, is_async: bool) -> str:
+    """Return what to write; a plain function has no ``await``."""
+    return rule.instead if is_async else rule.instead.replace("await ", "")
 
 
 def _read(name: str) -> _File | None:

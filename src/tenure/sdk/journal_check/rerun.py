@@ -22,8 +22,9 @@ from tenure.sdk.journal_check.recorded import RecordedRun
 from tenure.sdk.journal_check.value_watch import WatchingConverter
 from tenure.sdk.payload import Codec, Converter, Payload, PayloadError
 from tenure.sdk.worker.run import wire
+from tenure.sdk.workflow.body import start_body
 from tenure.sdk.workflow.child import ChildCall
-from tenure.sdk.workflow.context import RunInfo, WorkflowContext
+from tenure.sdk.workflow.context import RunInfo
 from tenure.sdk.workflow.definition import Changes, Workflow
 from tenure.sdk.workflow.ending import Ending, Parked, continuation
 from tenure.sdk.workflow.guard import Guard
@@ -31,6 +32,7 @@ from tenure.sdk.workflow.journal import Entry, Kind, Mismatch, OpenCall, Recorde
 from tenure.sdk.workflow.port import RunIdentity, RunPort
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.step import Step
+from tenure.sdk.workflow.sync.body_thread import BodyThread
 from tenure.v1 import journal_pb2, task_pb2
 
 REST_S: Final = 5.0
@@ -44,7 +46,9 @@ _STOP_S: Final = 1.0
 _STOP_EVERY_S: Final = 0.05
 _OWN: Final = (str(PurePath(tenure.__file__).parent), str(PurePath(asyncio.__file__).parent))
 _CHILDREN_LOOKED_AT: Final = 20
-_checking = threading.local()
+_is_checking: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "tenure_is_checking", default=False
+)
 
 
 class _Stop(BaseException):
@@ -61,7 +65,7 @@ def rerun(
 ) -> Finding:
     """Return how a run fits a workflow; its body has ``rest_s`` to come to rest."""
     _silence_log()
-    checked = _Rerun(workflow, recorded, WatchingConverter(codec), guard)
+    checked = _Rerun(workflow, recorded, WatchingConverter(codec), guard, rest_s)
     # A thread of its own has no loop that runs, and a body that hangs does not take the caller.
     thread = threading.Thread(target=checked.play, args=(rest_s,), name="tenure-check", daemon=True)
     thread.start()
@@ -115,6 +119,7 @@ class _Rerun:
         recorded: RecordedRun,
         converter: WatchingConverter,
         guard: Guard,
+        rest_s: float,
     ) -> None:
         self.finding: Finding | None = None
         self.failure: Exception | None = None
@@ -125,6 +130,9 @@ class _Rerun:
         self._ending: Ending | None = None
         self._begun_at_ms = _begun_at_ms(recorded)
         self._wanted: tuple[str, int] | None = None
+        # Of a body that is a plain function.
+        self._thread: BodyThread | None = None
+        self.patience_s = rest_s
         identity = RunIdentity(
             run_id=recorded.run.run_id,
             type=workflow.name,
@@ -136,7 +144,7 @@ class _Rerun:
 
     def play(self, rest_s: float) -> None:
         """Run the body in this thread, and note what was found."""
-        _checking.is_on = True
+        _begin_silence()
         try:
             self.finding = self._play(rest_s)
         except _Stop:
@@ -146,7 +154,14 @@ class _Rerun:
         finally:
             with contextlib.suppress(_Stop):
                 self._run.put_aside()
-            _checking.is_on = False
+                self._end_thread()
+
+    def _end_thread(self) -> None:
+        """Let a plain body unwind; one that computes is told to end, as that of a coroutine is."""
+        thread = self._thread
+        until_s = time.monotonic() + _STOP_S
+        while thread is not None and not thread.join(_STOP_EVERY_S) and time.monotonic() < until_s:
+            _set_exception(thread.ident, ctypes.py_object(_Stop))
 
     def restless(self, rest_s: float, error: _Stop | None = None) -> Finding:
         """Say that the body did not come to rest."""
@@ -163,13 +178,16 @@ class _Rerun:
         except PayloadError as error:
             text = f"The input does not fit workflow {self._workflow.name}: {error}"
             return self._found(Verdict.PARKS, text)
-        context = WorkflowContext(run, self._info(), self._workflow)
-        run.start(lambda: self._workflow.function(context, **arguments), contextvars.Context())
+        # A plain body has a thread of its own, which is silent as well.
+        context = contextvars.Context()
+        context.run(_begin_silence)
+        workflow = self._workflow
+        self._thread = start_body(run, self, workflow, self._info(), arguments, context)
         entries = [self._entry(each) for each in self._recorded.entries]
         run.hand_out(recorded.attempts + 1, entries, len(entries), self._open_calls())
         until_s = time.monotonic() + rest_s
         while self._go_on():
-            if time.monotonic() > until_s:
+            if time.monotonic() > until_s or run.loop.is_away:
                 return self.restless(rest_s)
         return self._judge(rest_s)
 
@@ -332,6 +350,11 @@ def _line(error: BaseException) -> str:
     return "unknown line"
 
 
+def _begin_silence() -> None:
+    """Silence the code of this context."""
+    _is_checking.set(True)
+
+
 def _silence_log() -> None:
     """Let bodies that are checked log nothing: those that run have done it."""
     for name in ("tenure.workflow", "tenure.worker"):
@@ -341,4 +364,4 @@ def _silence_log() -> None:
 
 
 def _is_heard(_record: logging.LogRecord) -> bool:
-    return not getattr(_checking, "is_on", False)
+    return not _is_checking.get()

@@ -1,4 +1,4 @@
-"""Workflows as they are declared: an ``async def`` with a name, types and a few options."""
+"""Workflows as they are declared: a function with a name, types and a few options."""
 
 from __future__ import annotations
 
@@ -43,12 +43,15 @@ from tenure.v1 import task_pb2
 
 if TYPE_CHECKING:
     from tenure.sdk.workflow.context import WorkflowContext
+    from tenure.sdk.workflow.sync.context import SyncWorkflowContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Changes = Literal["park", "tolerate"]
 _TIMEOUTS: Final = frozenset({"timeout"})
+# Of async functions, and of plain ones.
+_CONTEXTS: Final = ("WorkflowContext", "SyncWorkflowContext")
 
 
 class RunSettings(TypedDict, total=False):
@@ -142,17 +145,21 @@ class Workflow(Generic[P, R_co]):
     """A declared workflow: a client starts it, a worker runs it.
 
     >>> run = await client.start(checkout.with_options(priority=1), order)
+
+    A function that is not async runs on a thread of its own.
     """
 
     def __init__(
         self,
-        function: Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R_co]],
+        function: Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R_co]]
+        | Callable[Concatenate[SyncWorkflowContext, P], R_co],
         name: str,
         options: WorkflowOptions,
         changes: Changes = "park",
     ) -> None:
         """Use the decorator ``workflow`` instead."""
-        self.function = function
+        self.function: Callable[..., Any] = function
+        self.is_async = inspect.iscoroutinefunction(function)
         self.name = name
         self.options = options
         self.changes = changes
@@ -184,9 +191,15 @@ class Workflow(Generic[P, R_co]):
 class WorkflowDecorator(Protocol):
     """What ``workflow(…)`` returns."""
 
+    @overload
     def __call__(
         self, function: Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R]]
-    ) -> Workflow[P, R]:
+    ) -> Workflow[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[SyncWorkflowContext, P], R]
+    ) -> Workflow[P, R]: ...
+    def __call__(self, function: Any) -> Any:
         """Declare a workflow."""
         ...
 
@@ -196,12 +209,17 @@ def workflow(
     function: Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R]], /
 ) -> Workflow[P, R]: ...
 @overload
+def workflow(function: Callable[Concatenate[SyncWorkflowContext, P], R], /) -> Workflow[P, R]: ...
+@overload
 def workflow(**settings: Unpack[WorkflowSettings]) -> WorkflowDecorator: ...
 def workflow(function: Any = None, /, **settings: Any) -> Any:
-    """Declare a workflow.
+    """Declare a workflow; the body may be a plain function as well.
 
     >>> @workflow
     ... async def checkout(ctx: WorkflowContext, order: Order) -> Receipt: ...
+
+    >>> @workflow
+    ... def refund(ctx: SyncWorkflowContext, order: Order) -> Receipt: ...
     """
     if function is not None:
         return _declare(function, {})
@@ -209,13 +227,10 @@ def workflow(function: Any = None, /, **settings: Any) -> Any:
 
 
 def _declare(function: Callable[..., Any], settings: dict[str, Any]) -> Workflow[..., Any]:
-    if not inspect.iscoroutinefunction(function):
-        name = getattr(function, "__qualname__", type(function).__qualname__)
-        raise TypeError(f"@workflow decorates an async function, which {name} is not: async def …")
+    _check_function(function)
     values = dict(settings)
     name = values.pop("name", None) or function.__name__
-    if not inspect.signature(function).parameters:
-        raise TypeError(f"workflow {name} needs a first parameter: the WorkflowContext")
+    _check_context(function, name)
     changes = values.pop("changes", "park")
     try:
         _check_changes(changes)
@@ -225,6 +240,30 @@ def _declare(function: Callable[..., Any], settings: dict[str, Any]) -> Workflow
         raise ValueError(f"workflow {name}: {error.message}") from None
     except (TypeError, ValueError) as error:
         raise type(error)(f"workflow {name}: {error}") from None
+
+
+def _check_function(function: Callable[..., Any]) -> None:
+    is_async = inspect.iscoroutinefunction(function)
+    is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    if is_generator or not (is_async or inspect.isfunction(function)):
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        what = "yields" if is_generator else "is not"
+        raise TypeError(f"@workflow decorates a function that returns its result: {name} {what}")
+
+
+def _check_context(function: Callable[..., Any], name: str) -> None:
+    """Raise ``TypeError`` if a body has no context, or is declared with that of the other kind."""
+    is_async = inspect.iscoroutinefunction(function)
+    right, wrong = _CONTEXTS if is_async else reversed(_CONTEXTS)
+    parameters = [*inspect.signature(function).parameters.values()]
+    if not parameters:
+        raise TypeError(f"workflow {name} needs a first parameter: the {right}")
+    annotation = parameters[0].annotation
+    declared = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    if declared.rpartition(".")[2] == wrong:
+        kind = "an async function" if is_async else "a plain function"
+        other = "" if is_async else ", or write async def"
+        raise TypeError(f"workflow {name} is {kind}: its context is a {right}{other}")
 
 
 def _check_changes(changes: object) -> None:

@@ -30,6 +30,7 @@ class NotDurable(Exception):
 
 class _Body(threading.local):
     guard: Guard | None = None
+    is_plain = False
 
 
 _body = _Body()
@@ -43,13 +44,14 @@ def refusal(what: str, line: str | None = None) -> NotDurable:
 
 
 @contextmanager
-def guarded(guard: Guard) -> Iterator[None]:
-    """Watch this thread while it runs a body."""
-    before, _body.guard = _body.guard, guard
+def guarded(guard: Guard, *, is_plain: bool = False) -> Iterator[None]:
+    """Watch this thread while it runs a body; a plain one has no ``await``."""
+    before = _body.guard, _body.is_plain
+    _body.guard, _body.is_plain = guard, is_plain
     try:
         yield
     finally:
-        _body.guard = before
+        _body.guard, _body.is_plain = before
 
 
 @functools.cache
@@ -75,6 +77,8 @@ def _on_audit(event: str, _args: tuple[object, ...]) -> None:
     problem = _BLOCKING.get(event)
     if problem is None or _body.guard in (None, "off"):
         return
+    if _body.is_plain:
+        problem = problem.replace("await ", "")
     message = f"{calling_line()} {problem}"
     if _body.guard == "refuse":
         raise NotDurable(message)

@@ -133,24 +133,26 @@ class RunLoop(_RefusingLoop):  # type: ignore[misc]  # (made above)
         """Begin to number tasks and futures at ``number``, which differs from run to run."""
         self._timers = timers
         self._next_number = number
-        self._guard_mode = guard_mode
+        self.guard_mode = guard_mode
         self._ready: deque[asyncio.Handle] = deque()
         self.tasks: dict[int, RunTask] = {}
         # After the body was put aside, nobody is interested in what it still raises.
         self.is_silent = False
+        # While a body computes on a thread of its own, nothing is quiescent.
+        self.is_away = False
         guard.install()
 
     def run_quiet(self, until_s: float) -> bool:
         """Run what is ready; True when nothing is, False when the time was over before."""
         ready = self._ready
         if not ready:
-            return True
+            return not self.is_away
         before = events._get_running_loop()  # noqa: SLF001 (documented for makers of loops)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=_ignore, finalizer=self._end_generator)
         events._set_running_loop(self)  # noqa: SLF001 (the same)
         try:
-            with guard.guarded(self._guard_mode):
+            with guard.guarded(self.guard_mode):
                 while ready:
                     for _ in range(min(len(ready), _HANDLES)):
                         handle = ready.popleft()
@@ -158,7 +160,7 @@ class RunLoop(_RefusingLoop):  # type: ignore[misc]  # (made above)
                             _run(handle)
                     if ready and time.monotonic() >= until_s:
                         return False
-                return True
+                return not self.is_away
         finally:
             events._set_running_loop(before)  # noqa: SLF001 (the same)
             sys.set_asyncgen_hooks(*hooks)
@@ -338,7 +340,8 @@ class _BodyCoroutine(Coroutine[Any, Any, Any]):
     @property
     def line(self) -> str:
         """The line at which the code waits."""
-        return waiting_line(self._coroutine)
+        own = getattr(self._coroutine, "line", None)
+        return own if isinstance(own, str) else waiting_line(self._coroutine)
 
     def __await__(self) -> Generator[Any, Any, Any]:
         raise RuntimeError("only a task runs the coroutine of a task")

@@ -38,6 +38,11 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
         """
         return f"{self.generation}:{self.first_run_id or self.run_id}"
 
+    @property
+    def first_number(self) -> int:
+        """Where its tasks are numbered from: the same on each re-run, far from other runs."""
+        return int.from_bytes(self.seed.encode()[-6:], "big") << 12
+
     def step_key(self, key: str) -> str:
         """Return what a call is known by outside: the same in runs made from this one."""
         return f"{self.first_run_id or self.run_id}:{self.generation}:{key}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -66,6 +67,12 @@ class Results(Generic[R_co]):
             for entry in self._checked(page, after):
                 yield self._items[entry.pos - 1], self._value(entry)
             after += len(page)
+
+    async def read(self, after: int) -> builtins.list[tuple[Any, R_co]]:
+        """Return the next items and their values, behind the first ``after`` of them."""
+        page = await self._pages.read(self._key, after)
+        entries = self._checked(page, after)
+        return [(self._items[entry.pos - 1], self._value(entry)) for entry in entries]
 
     def __iter__(self) -> Iterator[tuple[Any, R_co]]:
         """Iterate in the same way in a step that is a plain function."""

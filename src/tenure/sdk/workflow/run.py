@@ -81,7 +81,7 @@ class Run:
         self.journal = Journal(is_strict=changes == "park")
         self.now_ms = identity.begun_at_ms
         self.attempt = 0
-        self.loop = RunLoop(self, number=_first_number(identity.seed), guard_mode=guard)
+        self.loop = RunLoop(self, number=identity.first_number, guard_mode=guard)
         self.scope = Scope("", identity.seed)
         self.signals = SignalInbox()
         self.is_cancel_requested = False
@@ -245,7 +245,8 @@ class Run:
                 return
             if time.monotonic() >= until_s:
                 break
-        self.wake()
+        if not self.loop.is_away:
+            self.wake()
 
     def _deliver_next(self) -> bool:
         """Deliver what comes next to a quiescent body; False if nothing is here."""
@@ -601,8 +602,3 @@ class Run:
 
 def _is_done(main: RunTask | None) -> bool:
     return main is not None and main.done()
-
-
-def _first_number(seed: str) -> int:
-    """Return where the numbers of a run begin: the same on each re-run, far from other runs."""
-    return int.from_bytes(seed.encode()[-6:], "big") << 12

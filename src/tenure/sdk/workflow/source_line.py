@@ -6,6 +6,8 @@ import functools
 import sys
 import sysconfig
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import PurePath
 from types import FrameType
 from typing import Final
@@ -15,11 +17,28 @@ _LOOP: Final = "tenure.sdk.workflow.loop"
 _LIBRARY: Final = sysconfig.get_path("stdlib")
 _INSTALLED: Final = ("site-packages", "dist-packages")
 UNKNOWN: Final = "unknown line"
+# The code on another thread for which something is done.
+_caller: ContextVar[FrameType | None] = ContextVar("tenure_workflow_caller", default=None)
 
 
 def calling_line() -> str:
     """Return the line of user code that called, such as ``orders.py:41 in ship``."""
-    return _first_line(_outwards(sys._getframe(1)))  # noqa: SLF001 (a documented name)
+    return line_of(_caller.get() or sys._getframe(1))  # noqa: SLF001 (a documented name)
+
+
+def line_of(frame: FrameType) -> str:
+    """Return the line of user code that a frame is at, or that has called it."""
+    return _first_line(_outwards(frame))
+
+
+@contextmanager
+def acting_for(frame: FrameType) -> Iterator[None]:
+    """Take the code of a frame, on a thread that waits, for the one that calls."""
+    _caller.set(frame)
+    try:
+        yield
+    finally:
+        _caller.set(None)
 
 
 def waiting_line(awaitable: object) -> str:

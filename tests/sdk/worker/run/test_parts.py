@@ -7,8 +7,9 @@ from tenure.sdk.worker.run.warm_runs import WarmRuns
 
 
 class Run:
-    def __init__(self) -> None:
+    def __init__(self, *, has_thread: bool = False) -> None:
         self.is_aside = False
+        self.has_thread = has_thread
 
     def put_aside(self) -> None:
         self.is_aside = True
@@ -55,6 +56,20 @@ def test_the_run_that_waits_for_the_longest_goes_first() -> None:
     warm.put_all_aside()
     assert [each.is_aside for each in (first, second, third)] == [True, True, True]
     assert len(warm) == 0
+
+
+def test_only_some_of_the_runs_that_wait_keep_a_thread() -> None:
+    warm: WarmRuns[Run] = WarmRuns(5, threads=2)
+    plain = [Run(has_thread=True) for _ in range(3)]
+    other = Run()
+    warm.keep("other", other)
+    for number, run in enumerate(plain):
+        warm.keep(f"{number}", run)
+
+    assert [each.is_aside for each in (other, *plain)] == [False, True, False, False]
+    assert warm.take("1") is plain[1]
+    warm.keep("0", plain[0])
+    assert [each.is_aside for each in plain[1:]] == [False, False]
 
 
 def test_nothing_is_kept_if_nothing_may_be() -> None:

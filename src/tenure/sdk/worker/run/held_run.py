@@ -21,13 +21,15 @@ from tenure.sdk.worker.execution.task_heartbeat import TaskHeartbeat
 from tenure.sdk.worker.executor_protocol import WantedPage
 from tenure.sdk.worker.run import wire
 from tenure.sdk.worker.run.local_step import AsyncStep, LocalStep, ThreadStep
-from tenure.sdk.workflow.context import RunInfo, WorkflowContext
+from tenure.sdk.workflow.body import start_body
+from tenure.sdk.workflow.context import RunInfo
 from tenure.sdk.workflow.definition import Workflow
 from tenure.sdk.workflow.ending import Ending
 from tenure.sdk.workflow.journal import Entry, Kind
 from tenure.sdk.workflow.port import RunIdentity
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.step import Step
+from tenure.sdk.workflow.sync.body_thread import BodyThread
 from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 
@@ -40,6 +42,8 @@ _RESTLESS_S_MAX: Final = 1.0
 # Behind every entry: a page that was asked for with it has nothing but open children. Pages that
 # the server sends unasked say nothing of these, also when they begin at the start.
 _BEHIND_ALL: Final = ATTEMPT_MAX
+# So long the loop waits for a plain body; one that computes for longer goes on beside it.
+_PATIENCE_S: Final = 0.005
 # Published state is watched by people.
 _PUBLISH_S: Final = 1.0
 # A run that hears nothing for so long asks: a worker that polls is not told of signals and of
@@ -75,8 +79,9 @@ class HeldRun:
             changes=workflow.changes,
             guard=host.settings.guard,
         )
-        context = WorkflowContext(self.run, _info(task, self.namespace), workflow)
-        self.run.start(lambda: workflow.function(context, **arguments), host.context.copy())
+        info = _info(task, self.namespace)
+        # Of a body that is a plain function.
+        self.thread = start_body(self.run, self, workflow, info, arguments, host.context.copy())
         self._steps: dict[str, LocalStep] = {}
         # Steps that have begun, and those that wait for a slot.
         self._begun_count = 0
@@ -90,6 +95,8 @@ class HeldRun:
         # Up to where its journal is here, and when it asks if nothing more comes.
         self._heard_to = 0
         self._ask_at_s = 0.0
+        # Whether it was said that its body computes.
+        self._has_warned = False
 
     @property
     def worker_id(self) -> str:
@@ -151,6 +158,8 @@ class HeldRun:
         elif now_s >= self._ask_at_s and self._fetching_after is None:
             self._ask_at_s = now_s + _SILENCE_S
             self.ask_for_tail()
+        if self.thread is not None and self.thread.away_s > _RESTLESS_S_MAX:
+            self._warn_of_computing(self.thread)
 
     def flush(self) -> None:
         """Publish what waits, because the attempt ends."""
@@ -161,6 +170,13 @@ class HeldRun:
         """End the body; nothing it does counts any more."""
         if not self.run.put_aside():
             self._host.keep_stuck(self)
+        elif self.thread is not None and self.thread.is_alive:
+            self._host.watch_unwinding(self)
+
+    @property
+    def has_thread(self) -> bool:
+        """Whether it keeps a thread while it waits."""
+        return self.thread is not None
 
     # -- What the body asks
 
@@ -253,7 +269,7 @@ class HeldRun:
             self._host.in_turn = None
         if self.is_woken and self.run.journal.seen == seen:
             self._go_on_without_rest(time.monotonic() - began_s)
-        else:
+        elif not self.run.loop.is_away:
             self._came_to_rest()
 
     @property
@@ -274,10 +290,23 @@ class HeldRun:
                     *(self.task.task_id, self.task.type, self.run.line),
                 )
 
+    def _warn_of_computing(self, thread: BodyThread) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "The body of run %s (%s) computes for over %g s, at %s. It keeps its slot.",
+                *(self.task.task_id, self.task.type, _RESTLESS_S_MAX, thread.line),
+            )
+
     def _came_to_rest(self) -> None:
         if self._restless_s > _RESTLESS_S_MAX:
             self._host.reporter.loop_lag(0)
         self._restless_s = 0.0
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long the loop waits for a plain body."""
+        return _PATIENCE_S
 
     def end(self, ending: Ending) -> None:
         """Report that this attempt has nothing more to do."""

@@ -30,6 +30,7 @@ from tenure.sdk.worker.run import wire
 from tenure.sdk.worker.run.held_run import HeldRun
 from tenure.sdk.worker.run.local_step import LocalStep
 from tenure.sdk.worker.run.server_clock import ServerClock
+from tenure.sdk.worker.run.unwinding import Unwinding
 from tenure.sdk.worker.run.warm_runs import WarmRuns
 from tenure.sdk.workflow.ending import Ending, Parked, Yielded
 from tenure.sdk.workflow.journal import Entry
@@ -81,6 +82,7 @@ class RunHost:
         self._warm: WarmRuns[HeldRun] = WarmRuns(settings.warm_runs)
         # Bodies that did not end when they were put aside.
         self._stuck: list[HeldRun] = []
+        self._unwinding = Unwinding()
         self._is_handing_back = False
         self._steps: dict[int, LocalStep] = {}
         self._waiting: OrderedDict[str, HeldRun] = OrderedDict()
@@ -361,6 +363,11 @@ class RunHost:
             held.task.type,
         )
 
+    def watch_unwinding(self, held: HeldRun) -> None:
+        """Name a plain body if its thread does not end soon."""
+        self._unwinding.watch(held)
+        self.sweep_soon()
+
     def _report(self, finish: task_pb2.TaskFinish) -> None:
         if self._active.get(finish.task_id) == finish.attempt:
             del self._active[finish.task_id]
@@ -487,9 +494,10 @@ class RunHost:
         for held in list(self._runs.values()):
             held.tick(now_s)
         self._use_slots()
+        self._unwinding.look()
         if self._is_in_doubt and not self.is_fenced():
             self._go_on()
-        if self._steps or self._runs:
+        if self._steps or self._runs or self._unwinding:
             self.sweep_soon()
 
 

@@ -1,0 +1,1 @@
+"""Bodies that are plain functions, without a worker."""
