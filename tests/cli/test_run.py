@@ -340,6 +340,7 @@ def test_a_journal_is_a_tree_of_branches_with_their_durations() -> None:
             entry(6, "2/pay", took_ms=2_000, started_at="2030-01-01T00:00:03.000Z"),
             entry(7, "approve", "SIGNAL", sender="ann", output=msgspec.Raw(b'{"ok": true}')),
             entry(8, "2/refund", "BEGUN"),
+            entry(9, "@log", "NOTE", output_base64="c2hpcHBlZA==", encoding="info"),
         ]
     )
     assert [(each.depth, each.name, each.took_ms) for each in found] == [
@@ -354,6 +355,7 @@ def test_a_journal_is_a_tree_of_branches_with_their_durations() -> None:
         (1, "pay", 2_000),
         (1, "refund", None),
         (0, "approve", None),
+        (0, "@log", None),
     ]
     text = [str(line) for line in lines(entry_columns(), found, 200)]
     assert text[0].split() == ["POS", "CALL", "KIND", "TOOK", "AT", "NOTE"]
@@ -362,6 +364,7 @@ def test_a_journal_is_a_tree_of_branches_with_their_durations() -> None:
     assert text[3].endswith("2 attempts")
     assert text[7].startswith("4    │ │ ship#2")
     assert text[11].endswith('from ann, {"ok": true}')
+    assert text[12].endswith("info: shipped")
 
 
 def test_the_names_are_those_of_http_and_the_statuses_those_of_the_server() -> None:

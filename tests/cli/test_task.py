@@ -235,7 +235,7 @@ def test_a_requested_pause_of_a_held_task_is_shown(
 
 def test_a_terminated_task_has_failed_and_is_retried_as_a_new_one(run: Run, queue: str) -> None:
     task_id = enqueue(run, "mail", "--queue", queue)
-    assert "is failed" in run("tasks", "terminate", task_id).stdout
+    assert "has failed" in run("tasks", "terminate", task_id).stdout
     new_id = run("tasks", "retry", task_id).stdout.strip()
     task = read(run("tasks", "show", new_id, "-o", "json"))
     assert task["retryOf"] == task_id
@@ -256,7 +256,7 @@ def test_a_task_is_completed_from_outside(run: Run, server: ServerProcess, queue
             )
     assert run("tasks", "complete", good, "--output", '{"approved": true}').exit_code == 0
     failed = run("tasks", "complete", bad, "--error", "no", "--error-type", "Refused", "--final")
-    assert "is failed" in failed.stdout
+    assert "has failed" in failed.stdout
     task = read(run("tasks", "show", good, "-o", "json"))
     assert (task["state"], task["output"]) == ("SUCCEEDED", {"approved": True})
     error = read(run("tasks", "show", bad, "-o", "json"))["error"]

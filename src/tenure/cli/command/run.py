@@ -326,8 +326,10 @@ def cancel(
 
 
 def _show_status(call: Invocation, run_id: str, status: str) -> None:
+    from tenure.cli.show.text import became_text
+
     if call.output.is_table:
-        call.output.say(f"Run {run_id} is {status.lower()}.")
+        call.output.say(f"Run {run_id} {became_text(status)}.")
     else:
         call.output.write({"runId": run_id, "status": status})
 

@@ -298,8 +298,10 @@ def cancel(
 
 
 def _show_state(call: Invocation, task_id: str, state: str) -> None:
+    from tenure.cli.show.text import became_text
+
     if call.output.is_table:
-        call.output.say(f"Task {task_id} is {state.lower()}.")
+        call.output.say(f"Task {task_id} {became_text(state)}.")
     else:
         call.output.write({"taskId": task_id, "state": state})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -193,7 +194,8 @@ def _times(count: int) -> str:
 def _journal_text(run: ShownRun) -> str:
     if run.entry_count is None:
         return ""
-    return f"{run.entry_count} entries, {size_text(run.journal_bytes or 0)}"
+    noun = "entry" if run.entry_count == 1 else "entries"
+    return f"{run.entry_count} {noun}, {size_text(run.journal_bytes or 0)}"
 
 
 class OpenCall(NamedTuple):
@@ -322,8 +324,10 @@ def entry_columns() -> Sequence[Column[JournalLine]]:
 
 
 def _took(line: JournalLine) -> str:
-    is_timed = line.entry is None or line.entry.kind in _TIMED
-    return duration_text(line.took_ms) if is_timed and line.took_ms is not None else ""
+    if line.entry is not None:
+        # What took no time is sent without it.
+        return duration_text(line.took_ms or 0) if line.entry.kind in _TIMED else ""
+    return "" if line.took_ms is None else duration_text(line.took_ms)
 
 
 def line_note(line: JournalLine) -> str:
@@ -345,8 +349,11 @@ def entry_note(entry: ShownEntry) -> str:
         parts.append(f"from {entry.sender}")
     if entry.next_at:
         parts.append(f"again at {entry.next_at}")
-    if entry.kind in {"SIGNAL", "NOTE"} and entry.output is not None:
+    if entry.kind == "SIGNAL" and entry.output is not None:
         parts.append(bytes(entry.output).decode())
+    if entry.kind == "NOTE" and entry.output_base64 is not None:
+        # A line of the log is text; its level stands in the place of the encoding.
+        parts.append(f"{entry.encoding}: {base64.b64decode(entry.output_base64).decode()}")
     if entry.site:
         parts.append(entry.site)
     return ", ".join(parts)

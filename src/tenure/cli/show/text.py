@@ -88,6 +88,12 @@ def short_id(full_id: str) -> str:
     return full_id[-_SHORT_ID_LENGTH:]
 
 
+def became_text(state: str) -> str:
+    """Return a state as the rest of a sentence about what has it now."""
+    is_end = state in {"FAILED", "SUCCEEDED", "COMPLETED"}
+    return f"{'has' if is_end else 'is'} {state.lower()}"
+
+
 def size_text(count: int) -> str:
     """Return a number of bytes with its unit."""
     size = float(count)
