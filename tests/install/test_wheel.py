@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import zipfile
 from email.message import Message
@@ -57,8 +58,10 @@ def test_the_wheel_is_installed_with_pip_and_the_example_of_the_readme_runs(
     run(*install, "--constraint", tmp_path / "versions.txt", wheel, folder=folder)
     run(programs / "pip", "check", folder=folder)
 
-    (folder / "quickstart.py").write_text(blocks("python")[0])
+    task, workflow = blocks("python")
+    (folder / "quickstart.py").write_text(f"{task}\n\n{workflow}")
     (tried,) = [block for block in blocks("console") if "tenure dev" in block]
+    (started,) = [block for block in blocks("console") if "tenure run " in block]
     assert commands(tried) == ["tenure dev quickstart", "python quickstart.py", "tenure workers ls"]
     program = (str(programs / "tenure"),)
     with CommandProcess(folder, "dev", "quickstart", *PORTS, command=program) as dev:
@@ -67,6 +70,10 @@ def test_the_wheel_is_installed_with_pip_and_the_example_of_the_readme_runs(
         assert printed in tried
         shown = run(programs / "tenure", "workers", "ls", folder=folder, TENURE_TARGET=target)
         assert "ONLINE" in shown
+        for command in commands(started):
+            _, *arguments = shlex.split(command)
+            shown = run(programs / "tenure", *arguments, folder=folder, TENURE_TARGET=target)
+        assert "welcome" in shown
     # Whoever has not installed the extra is told which one it is.
     with CommandProcess(
         folder, "db", "status", "--store", "postgresql://nobody@localhost/tenure", command=program

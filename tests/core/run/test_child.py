@@ -130,6 +130,7 @@ def test_runs_may_be_so_deep_and_no_deeper() -> None:
     refusal = child.too_deep(placed(running_run(), depth=RUN_DEPTH_MAX))
     assert refusal is not None
     assert refusal.code == "invalid_argument"
+    assert "Begin anew with ctx.continue_as_new" in refusal.message
 
 
 def test_a_plain_task_and_damaged_origins_know_no_place() -> None:

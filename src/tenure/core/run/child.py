@@ -43,7 +43,10 @@ def too_deep(parent: Task) -> Rejection | None:
     depth = place_of(parent).depth + 1
     if depth <= RUN_DEPTH_MAX:
         return None
-    message = f"Run {parent.id} has {depth - 1} runs above it; at most {RUN_DEPTH_MAX} are allowed."
+    message = (
+        f"Run {parent.id} has {depth - 1} runs above it; at most {RUN_DEPTH_MAX} are allowed. "
+        "Begin anew with ctx.continue_as_new, or start the next run with client.start in a step."
+    )
     return Rejection("invalid_argument", message, {"field": "children"})
 
 
