@@ -54,8 +54,7 @@ NON_RETRYABLE_TYPES_MAX: Final = 100
 
 # Beyond 500 commands a batch gains no throughput and only adds latency.
 WORK_BATCH_MAX: Final = 500
-# Payloads that one transaction writes; PostgreSQL took 6 s for 200 MiB of them. So a batch of large
-# payloads ends long before its deadline, and the next batch does not wait long.
+# Payloads that one transaction writes, well before its deadline: PostgreSQL took 6 s for 200 MiB.
 WORK_BATCH_BYTES_MAX: Final = 16 * _MIB
 # Some seconds of work for a lane; a full queue answers 429 before it accepts anything.
 LANE_QUEUE_MAX: Final = 10_000
@@ -341,7 +340,7 @@ SQLITE_STATEMENTS_MAX: Final = 1_000
 # A transaction of a lane is one bounded batch. One that takes longer waits for a dead connection or
 # a stopped backend. Its callers get an answer before their own timeout.
 LANE_SECONDS_MAX: Final = 5.0
-# Clean-up is not a lane: it drops whole days, and nobody waits for it.
+# Clean-up drops whole days, and nobody waits for it.
 SERVICE_SECONDS_MAX: Final = 30.0
 # How long a statement of a lane waits for a row that another transaction has locked. A batch holds
 # its rows for milliseconds; a longer lock comes from a stopped transaction, and only the commands
@@ -437,8 +436,7 @@ WAITS_MAX: Final = 1_000
 CROWD_RETRY_MS: Final = 5 * _SECOND_MS
 # Streams of one gRPC connection, which delay the others. A worker or a client has one, and calls.
 CONNECTION_STREAMS_MAX: Final = 256
-# Bytes of a stream that gRPC buffers before they are read; its own default is 4 MiB, and grows. The
-# sender of a larger message waits for one more round trip.
+# Bytes of a stream that gRPC buffers before they are read; larger messages take another round trip.
 STREAM_WINDOW_BYTES: Final = 32 * _KIB
 # Calls that gRPC has not delivered yet, because the loop is late; gRPC refuses more by itself.
 PENDING_CALLS_MAX: Final = 1_000

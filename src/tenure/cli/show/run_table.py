@@ -349,14 +349,19 @@ def entry_note(entry: ShownEntry) -> str:
         parts.append(f"from {entry.sender}")
     if entry.next_at:
         parts.append(f"again at {entry.next_at}")
+    parts.append(_said(entry))
+    parts.append(entry.site or "")
+    return ", ".join(filter(None, parts))
+
+
+def _said(entry: ShownEntry) -> str:
+    """Return what a signal or a line of the log says."""
     if entry.kind == "SIGNAL" and entry.output is not None:
-        parts.append(bytes(entry.output).decode())
+        return bytes(entry.output).decode()
     if entry.kind == "NOTE" and entry.output_base64 is not None:
-        # A line of the log is text; its level stands in the place of the encoding.
-        parts.append(f"{entry.encoding}: {base64.b64decode(entry.output_base64).decode()}")
-    if entry.site:
-        parts.append(entry.site)
-    return ", ".join(parts)
+        # The level stands in the place of the encoding.
+        return f"{entry.encoding}: {base64.b64decode(entry.output_base64).decode()}"
+    return ""
 
 
 def end_texts(entry: ShownEntry) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 import msgspec
@@ -91,6 +92,19 @@ def continuation(error: BaseException) -> ContinueAsNew | None:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error if isinstance(error, ContinueAsNew) else None
+
+
+def ending_of(
+    main: asyncio.Future[UserValue], *, is_cancel: bool, untaken: tuple[int, ...], seen: int
+) -> Returned | Raised | Continued:
+    """Return how a body has ended that was perhaps asked to, and what it has left to begin anew."""
+    if main.cancelled():
+        return Raised(asyncio.CancelledError(), is_cancel)
+    error = main.exception()
+    if error is None:
+        return Returned(main.result())
+    anew = continuation(error)
+    return Raised(error, is_cancel) if anew is None else Continued(anew.arguments, untaken, seen)
 
 
 class Released(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ the thread of the user's loop; ``advance`` is a plain callback of that loop.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections import deque
@@ -22,18 +21,7 @@ from tenure.sdk.workflow import journal as recorded
 from tenure.sdk.workflow.child import ChildCall
 from tenure.sdk.workflow.children import Children
 from tenure.sdk.workflow.definition import Changes
-from tenure.sdk.workflow.ending import (
-    Continued,
-    Ending,
-    Parked,
-    Raised,
-    Refused,
-    Released,
-    Returned,
-    Yielded,
-    continuation,
-    shown,
-)
+from tenure.sdk.workflow.ending import Ending, Parked, Refused, Released, Yielded, ending_of, shown
 from tenure.sdk.workflow.guard import Guard
 from tenure.sdk.workflow.journal import Entry, Journal, Kind, Made, Mismatch, OpenCall, Recorded
 from tenure.sdk.workflow.left_open import has_returned, warn_of_open
@@ -526,16 +514,8 @@ class Run:
         return True
 
     def _over(self, main: RunTask) -> Ending:
-        """Return how a body has ended."""
-        if main.cancelled():
-            return Raised(asyncio.CancelledError(), self.is_cancel_requested)
-        error = main.exception()
-        if error is None:
-            return Returned(main.result())
-        anew = continuation(error)
-        if anew is None:
-            return Raised(error, self.is_cancel_requested)
-        return Continued(anew.arguments, self.signals.untaken, self.journal.seen)
+        is_cancel, seen = self.is_cancel_requested, self.journal.seen
+        return ending_of(main, is_cancel=is_cancel, untaken=self.signals.untaken, seen=seen)
 
     def _warn_of_open_calls(self) -> None:
         """Say which calls a body has left behind that has ended."""
