@@ -102,16 +102,16 @@ def test_the_commands_of_the_guide_print_what_it_says_and_the_run_survives_its_w
 
 def test_the_commands_of_the_guide_start_show_signal_and_cancel_runs(stage: Stage) -> None:
     said = [line[2:].partition("  ")[0] for line in _blocks("console")[1].splitlines()]
-    start, ls, show, explain, signal_run, cancel = [shlex.split(line)[1:] for line in said]
+    start, ls, show, tail, explain, signal_run, cancel = [shlex.split(line)[1:] for line in said]
     file = stage.folder / "first_workflow.py"
     file.write_text(file.read_text().replace('"10s"', '"1ms"'))
     with stage.worker("first_workflow"), SyncClient(stage.target) as client:
         assert "one lamp is on its way" in _tenure(stage, *start)
         (ended, *_) = client.list_runs(type="sell", status="completed")
         assert ended.run_id in _tenure(stage, *ls, "-o", "json")
-        assert "reserve" in _tenure(
-            stage, *(ended.run_id if each == "RUN" else each for each in show)
-        )
+        for command in (show, tail):
+            named = [ended.run_id if each == "RUN" else each for each in command]
+            assert "reserve" in _tenure(stage, *named)
         waiting = client.start_named("nobody", queue="nobody")
         explain, signal_run, cancel = (
             [waiting.run_id if each == "RUN" else each for each in command]

@@ -12,6 +12,7 @@ from tenure.core.limits import (
     STEP_ENTRIES_MAX,
     STEP_KEY_BYTES_MAX,
     STEP_SITE_BYTES_MAX,
+    WAKE_KEY_BYTES_MAX,
 )
 from tenure.engine.engine import Engine
 from tenure.v1 import error_pb2, journal_pb2, task_pb2, task_service_pb2
@@ -273,7 +274,7 @@ async def test_a_full_journal_says_so(
     [
         ({"seen": -1}, "seen"),
         ({"wake_at_ms": -1}, "wake_at_ms"),
-        ({"wake_key": "k" * (STEP_KEY_BYTES_MAX + 1)}, "wake_key"),
+        ({"wake_key": "k" * (WAKE_KEY_BYTES_MAX + 1)}, "wake_key"),
         ({"patience_n": -1}, "patience_n"),
         ({"patience_ms": -1}, "patience_ms"),
         ({"waits": [task_pb2.Wait(kind="signal")] * 21}, "waits"),
