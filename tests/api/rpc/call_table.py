@@ -237,6 +237,13 @@ ROWS: Final[dict[str, CallRow]] = {
     "TerminateWorkflowRun": CallRow(
         _run, {"status": pb.WORKFLOW_STATUS_FAILED}, repeat="task_already_terminal", bad=_BAD_RUN
     ),
+    "ExplainWorkflowRun": CallRow(
+        _run,
+        {"run_id": GIVEN, "status": GIVEN, "explanation": GIVEN},
+        repeat=SAME,
+        bad=_BAD_RUN,
+        before=_completed,
+    ),
     "GetJournal": CallRow(
         _run,
         {"page.end": 1, "page.entries": GIVEN},
@@ -464,9 +471,6 @@ ROWS: Final[dict[str, CallRow]] = {
         foreign="",
     ),
 }
-
-# Calls whose rows come with them.
-LATER: Final = frozenset({"ExplainWorkflowRun"})
 
 # Messages as clients of other makers know them: the fields by their numbers, from 1 on.
 MESSAGES: Final[dict[str, str]] = {
