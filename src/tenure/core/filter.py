@@ -84,9 +84,22 @@ class WorkerFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
 
+class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter for schedules by what they start; an empty field matches everything."""
+
+    type: str = ""
+    is_paused: bool | None = None
+
+    def checked(self) -> ScheduleFilter:
+        """Return itself, or raise an error that names the invalid field."""
+        _check_names("", self.type)
+        return self
+
+
 ALL_TASKS: Final = TaskFilter()
 ALL_RUNS: Final = RunFilter()
 ALL_WORKERS: Final = WorkerFilter()
+ALL_SCHEDULES: Final = ScheduleFilter()
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 

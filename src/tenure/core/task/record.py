@@ -9,6 +9,7 @@ import msgspec
 
 from tenure.core.limits import CANCEL_GRACE_MS, DELIVERY_TIMEOUT_MS, PRIORITY_DEFAULT
 from tenure.core.run.record import NO_ORIGIN, Origin, RunLink, RunProgress
+from tenure.core.schedule.origin import FireOrigin
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.retry import ErrorInfo, RetryPolicy
 
@@ -109,12 +110,14 @@ class Spec(
         "idempotency_key": "ik",
         "resources": "rs",
         "retry_of": "ro",
+        "fire": "f",
     },
 ):
     """The request; it never changes. Short names keep the stored form small.
 
     Tasks of one kind should have equal specs: equal specs are checked, encoded and decoded once.
-    ``close_at_ms`` and ``idempotency_key`` are set when a task is created.
+    ``close_at_ms`` and ``idempotency_key`` are set when a task is created; ``fire`` is of a task
+    that a schedule has started.
     """
 
     kind: TaskKind = TaskKind.ACTIVITY
@@ -131,6 +134,7 @@ class Spec(
     idempotency_key: str = ""
     resources: dict[str, str] = {}
     retry_of: str = ""
+    fire: FireOrigin | None = None
 
 
 class AttemptProgress(
