@@ -146,6 +146,7 @@ class Progress(
     kw_only=True,
     rename={
         "fired_until_ms": "u",
+        "chosen_until_ms": "c",
         "last_fire_at_ms": "l",
         "last_task_id": "t",
         "buffered_at_ms": "b",
@@ -160,11 +161,13 @@ class Progress(
 
     ``fired_until_ms`` is the mark: each tick up to it has fired, was skipped, or is the one tick
     that waits (``buffered_at_ms``) for the end of ``last_task_id``, the task of the last tick.
+    Ticks until ``chosen_until_ms`` were missed and fire one after the other.
     ``failure_count`` counts failed tasks in a row. ``is_held`` says that the namespace was disabled
     when ticks were due. ``error`` is why the schedule is broken.
     """
 
     fired_until_ms: int = 0
+    chosen_until_ms: int = 0
     last_fire_at_ms: int = 0
     last_task_id: str = ""
     buffered_at_ms: int = 0
