@@ -25,8 +25,6 @@ LATE_TICK_MS: Final = 1 * MINUTE_MS
 CATCHUP_WINDOW_MS_MAX: Final = 3_660 * DAY_MS
 JITTER_MS_MAX: Final = 1 * DAY_MS
 PAUSE_AFTER_FAILURES_MAX: Final = 1_000_000
-# Skipped ticks of one range are counted up to here.
-SKIPPED_COUNTED_MAX: Final = 10_000
 BACKFILL_TICKS_MAX: Final = 1_000
 BACKFILL_BYTES_MAX: Final = 64 * MIB
 # Fires in the range of a backfill, which are read to tell which ticks have fired.

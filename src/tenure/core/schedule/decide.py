@@ -28,7 +28,7 @@ from tenure.core.schedule.record import (
     SkipReason,
 )
 from tenure.core.schedule.rule import RULES
-from tenure.core.schedule.timing import Span, span, ticks_of
+from tenure.core.schedule.timing import TickRange, range_of, ticks_of
 from tenure.errors import InvalidArgument, Rejection
 
 _ACTIVE: Final = ScheduleState.ACTIVE
@@ -119,7 +119,7 @@ def _drop(
 ) -> tuple[Schedule, tuple[Fire, ...]]:
     """Skip all ticks until now that nobody has decided about."""
     mark_ms = schedule.progress.fired_until_ms
-    found = span(ticks_of(schedule.spec), after_ms=mark_ms, until_ms=now_ms)
+    found = range_of(ticks_of(schedule.spec), after_ms=mark_ms, until_ms=now_ms)
     progress = replace(schedule.progress, fired_until_ms=max(mark_ms, now_ms))
     dropped = replace(schedule, progress=progress)
     if found is None:
@@ -135,7 +135,7 @@ def _drop_waiting(
     if not at_ms:
         return schedule, ()
     dropped = replace(schedule, progress=replace(schedule.progress, buffered_at_ms=0))
-    found, reason = Span(at_ms, at_ms, 1), SkipReason.PAUSED
+    found, reason = TickRange(at_ms, at_ms, 1), SkipReason.PAUSED
     return dropped, (look.skipped(schedule, found, reason, fire_id=new_id(), now_ms=now_ms),)
 
 

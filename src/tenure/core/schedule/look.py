@@ -22,7 +22,8 @@ from tenure.core.run.external_id import OnLive
 from tenure.core.schedule.event import Looked, NewId
 from tenure.core.schedule.origin import fire_key, skip_key
 from tenure.core.schedule.record import Fire, FireKind, Overlap, Schedule, ScheduleState, SkipReason
-from tenure.core.schedule.timing import Span, Ticks, newest, oldest, span
+from tenure.core.schedule.ticks import Ticks, between, newest
+from tenure.core.schedule.timing import TickRange, range_of
 
 _ACTIVE: Final = ScheduleState.ACTIVE
 
@@ -71,7 +72,7 @@ def go_on(schedule: Schedule, ticks: Ticks, now_ms: int, *, pause_ms: int = 0) -
 
 
 def skipped(
-    schedule: Schedule, found: Span, reason: SkipReason, *, fire_id: str, now_ms: int
+    schedule: Schedule, found: TickRange, reason: SkipReason, *, fire_id: str, now_ms: int
 ) -> Fire:
     """Return what is recorded of a range of ticks that do not fire."""
     return Fire(
@@ -109,7 +110,7 @@ def fire(schedule: Schedule, event: Looked, ticks: Ticks, now_ms: int) -> Schedu
         reason, firing = SkipReason.EXTERNAL_ID, ()
     if parted.skipped:
         row = parted.skipped
-        found = Span(row[0], row[-1], len(row))
+        found = TickRange(row[0], row[-1], len(row))
         fires.append(skipped(schedule, found, reason, fire_id=event.new_id(), now_ms=now_ms))
     made = [_fired(schedule, each, event, now_ms) for each in firing]
     progress = replace(
@@ -141,7 +142,7 @@ def _choose(
     mark_ms, until_ms = progress.fired_until_ms, progress.chosen_until_ms
     if mark_ms < until_ms and now_ms - until_ms <= LATE_TICK_MS:
         amount = MAX_CATCHUP_MAX
-        return schedule, [], oldest(ticks, after_ms=mark_ms, until_ms=until_ms, amount=amount)
+        return schedule, [], between(ticks, mark_ms, until_ms, amount)
     last_ms = ticks.until(now_ms)
     if last_ms is None or last_ms <= mark_ms:
         return schedule, [], []
@@ -149,7 +150,7 @@ def _choose(
     early_ms = mark_ms if window_ms is None else max(mark_ms, now_ms - window_ms - 1)
     is_recent = now_ms - last_ms <= LATE_TICK_MS
     amount = max(spec.max_catchup, 1) if is_recent else spec.max_catchup
-    chosen = newest(ticks, after_ms=early_ms, until_ms=now_ms, amount=amount)
+    chosen = newest(ticks, early_ms, now_ms, amount)
     if not chosen and is_recent:
         chosen = [last_ms]
     begin_ms = chosen[0] - 1 if chosen else last_ms
@@ -161,7 +162,7 @@ def _choose(
         (mark_ms, min(early_ms, begin_ms), early_reason),
         (early_ms, begin_ms, late_reason),
     ):
-        found = span(ticks, after_ms=after_ms, until_ms=end_ms) if after_ms < end_ms else None
+        found = range_of(ticks, after_ms=after_ms, until_ms=end_ms) if after_ms < end_ms else None
         if found is not None:
             skips.append(skipped(schedule, found, reason, fire_id=new_id(), now_ms=now_ms))
     progress = replace(

@@ -1,0 +1,120 @@
+"""Time zones: how far a local clock is from UTC, and between which instants.
+
+The data are those of the package ``tzdata``, never those of the machine: servers with the same
+packages agree on every tick, and an update of the system changes none. They are read as code is:
+once, from the installed package, by a name that the package itself lists.
+"""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from tenure.core import check
+from tenure.core.limits import TICKS_END_MS, ZONE_BYTES_MAX, ZONE_YEARS_REMEMBERED_MAX
+from tenure.errors import InvalidArgument
+
+UTC_NAME: Final = "UTC"
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_END_S: Final = TICKS_END_MS // 1_000
+_YEAR_S: Final = 366 * 86_400
+# No zone changes twice within so short a time; a test looks at all of them.
+_STEP_S: Final = 86_400
+
+
+class Span(NamedTuple):
+    """A time with one offset: from the start on and before the end, in seconds since the epoch.
+
+    ``offset_s`` is what the local clock is ahead of UTC. Directly before the start it was
+    ``before_s``; that is the same where a span begins without a change.
+    """
+
+    start_s: int
+    end_s: int
+    offset_s: int
+    before_s: int
+
+
+class Zone:
+    """A time zone, by the name that it has in the IANA database."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def span(self, at_s: int) -> Span:
+        """Return a time around this instant without a change; it need not be the longest one."""
+        assert 0 <= at_s < _END_S
+        for span in reversed(_spans(self.name, at_s // _YEAR_S)):
+            if span.start_s <= at_s:
+                return span
+        raise AssertionError("the spans of a year have a gap")
+
+    def offset_s(self, at_s: int) -> int:
+        """Return what the local clock is ahead of UTC at an instant."""
+        return self.span(at_s).offset_s
+
+
+def find_zone(name: str) -> Zone:
+    """Return the zone of a name such as ``UTC`` or ``Europe/Berlin``.
+
+    Raises `InvalidArgument` with field ``zone``. The name is looked up in a list and never becomes
+    a path before.
+    """
+    checked = check.text(name, "zone", bytes_max=ZONE_BYTES_MAX)
+    if checked not in _names():
+        raise InvalidArgument(
+            "zone must be UTC or a name of the IANA time zone database, such as Europe/Berlin",
+            field="zone",
+        )
+    return Zone(checked)
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    return frozenset(resources.files("tzdata").joinpath("zones").read_text("ascii").split())
+
+
+@functools.lru_cache(maxsize=64)
+def _data(name: str) -> ZoneInfo:
+    path = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
+    with path.open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
+
+
+@functools.lru_cache(maxsize=ZONE_YEARS_REMEMBERED_MAX)
+def _spans(name: str, year: int) -> tuple[Span, ...]:
+    """Return the spans of 366 days, counted from the epoch."""
+    zone = _data(name)
+    start, end = year * _YEAR_S, min((year + 1) * _YEAR_S, _END_S)
+    offset = _offset(zone, start)
+    spans = [Span(start, end, offset, _offset(zone, start - 1))]
+    for after in range(start + _STEP_S, end + _STEP_S, _STEP_S):
+        at = min(after, end - 1)
+        changed_to = _offset(zone, at)
+        if changed_to != spans[-1].offset_s:
+            change = _change(zone, after - _STEP_S, at)
+            spans[-1] = spans[-1]._replace(end_s=change)
+            spans.append(Span(change, end, changed_to, spans[-1].offset_s))
+    return tuple(spans)
+
+
+def _change(zone: ZoneInfo, before_s: int, after_s: int) -> int:
+    """Return the first second with the later of two offsets."""
+    before = _offset(zone, before_s)
+    while after_s - before_s > 1:
+        middle = (before_s + after_s) // 2
+        if _offset(zone, middle) == before:
+            before_s = middle
+        else:
+            after_s = middle
+    return after_s
+
+
+def _offset(zone: ZoneInfo, at_s: int) -> int:
+    offset = (_EPOCH + timedelta(seconds=at_s)).astimezone(zone).utcoffset()
+    assert offset is not None
+    return int(offset.total_seconds())
