@@ -28,6 +28,7 @@ class EventKind(enum.StrEnum):
     WORKER = "worker"
     QUEUE = "queue"
     NAMESPACE = "namespace"
+    SCHEDULE = "schedule"
     # A running attempt reported progress: its task or run has a new version, and is otherwise the
     # same.
     PROGRESS = "progress"

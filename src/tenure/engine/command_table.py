@@ -8,12 +8,14 @@ from tenure.engine.access.spec import ACCESS_SPECS
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_spec import CommandSpec
 from tenure.engine.run.spec import RUN_SPECS
+from tenure.engine.schedule.spec import SCHEDULE_SPECS
 from tenure.engine.task.spec import TASK_SPECS
 from tenure.engine.worker.spec import WORKER_SPECS
 
 ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (
     *TASK_SPECS,
     *RUN_SPECS,
+    *SCHEDULE_SPECS,
     *WORKER_SPECS,
     *ACCESS_SPECS,
 )

@@ -36,10 +36,12 @@ from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.replica.run_news import RunNews
 from tenure.engine.replica.session_news import SessionNews
 from tenure.engine.run.command import RecordSteps
+from tenure.engine.schedule.news import ScheduleNews
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.key_use import write_last
+from tenure.engine.services.schedule_firing import ScheduleFiring
 from tenure.engine.settings import Settings
 from tenure.engine.store_outage import StoreOutage
 from tenure.engine.task.command import ClaimTasks, SignalCancels
@@ -83,6 +85,7 @@ class Engine:
         self.alarm = Alarm()
         self.grace_alarm = Alarm()
         self.alarms = _by_service(self.alarm, self.grace_alarm)
+        self.schedule_news = ScheduleNews()
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()
         self._pause = pause
@@ -309,6 +312,8 @@ class Engine:
             self.events.hear(news.events, news.missed_events)
         if news.is_access_changed:
             self.access_cache.hear()
+        if news.is_schedule_earlier:
+            self.alarms[ScheduleFiring.name].set(0, self.clock.monotonic_ms())
         self._dispatch.hear(news.queues, is_all=HintKind.QUEUE in news.everything)
         self._news.hear(news.workers, is_all=HintKind.WORKER in news.everything)
         self._run_news.hear(news.runs)
@@ -421,6 +426,23 @@ class Engine:
             self.grace_alarm.set(in_ms, self.clock.monotonic_ms())
         if ws.closings.opened_count:
             self.alarms[ChildClosing.name].set(0, self.clock.monotonic_ms())
+        if self.schedule_news.committed(ws):
+            self.alarms[ScheduleFiring.name].set(0, self.clock.monotonic_ms())
+        if ws.schedules:
+            self._plan_schedules(ws)
+
+    def _plan_schedules(self, ws: WorkingSet) -> None:
+        """Set the alarm for the next look at a schedule; others hear of one that comes earlier."""
+        dues, loaded = [], ws.schedules.loaded
+        for key, each in (*ws.schedules.new.items(), *ws.schedules.changed.items()):
+            if each.due_at_ms is not None:
+                dues.append(each.due_at_ms)
+                before = loaded[key].due_at_ms if key in loaded else None
+                if before is None or each.due_at_ms < before:
+                    self._replicas.tell_schedules()
+        if dues:
+            in_ms = min(dues) - ws.now_ms
+            self.alarms[ScheduleFiring.name].set(in_ms, self.clock.monotonic_ms())
 
     def _remember(self, committed: batch.Committed) -> None:
         """Keep copies of written rows, and set the alarm for the earliest timer."""
@@ -456,7 +478,12 @@ def _jobs(services: Sequence[Job] | None) -> Sequence[Job]:
 
 def _by_service(due: Alarm, grace: Alarm) -> dict[str, Alarm]:
     """Return the alarms by the names of the services that they wake."""
-    return {"due_tasks": due, "lease_judgement": grace, ChildClosing.name: Alarm()}
+    return {
+        "due_tasks": due,
+        "lease_judgement": grace,
+        ChildClosing.name: Alarm(),
+        ScheduleFiring.name: Alarm(),
+    }
 
 
 def _answer_steps(entries: Sequence[WorkEntry], answers: Sequence[object]) -> None:

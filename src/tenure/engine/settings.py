@@ -28,6 +28,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     work_batch_max: int = limits.WORK_BATCH_MAX
     lane_queue_max: int = limits.LANE_QUEUE_MAX
     vacuum_every_tasks: int = limits.VACUUM_EVERY_TASKS
+    scheduler_interval_ms: int = limits.SCHEDULER_INTERVAL_MS
+    scheduler_batch_size: int = limits.SCHEDULER_BATCH_SIZE
+    scheduler_fires_per_round: int = limits.SCHEDULER_FIRES_PER_ROUND
     events_kept_max: int = limits.EVENTS_KEPT_MAX
     events_reset_ms: int = limits.EVENTS_RESET_MS
     # Only the benchmark that measures the four settings below switches them off.
@@ -41,3 +44,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         assert 0 < self.lease_least_ms <= self.lease_most_ms
         assert self.work_batch_max > 0
         assert self.lane_queue_max >= self.work_batch_max
+        assert self.scheduler_interval_ms > 0
+        assert 0 < self.scheduler_batch_size <= limits.SCHEDULER_BATCH_SIZE_MAX
+        assert 0 < self.scheduler_fires_per_round <= limits.SCHEDULER_FIRES_PER_ROUND_MAX

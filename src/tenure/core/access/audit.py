@@ -28,6 +28,12 @@ class AuditAction(enum.StrEnum):
     RUN_RESUME = "run.resume"
     RUN_RETRY = "run.retry"
     RUN_TERMINATE = "run.terminate"
+    SCHEDULE_PUT = "schedule.put"
+    SCHEDULE_DELETE = "schedule.delete"
+    SCHEDULE_PAUSE = "schedule.pause"
+    SCHEDULE_RESUME = "schedule.resume"
+    SCHEDULE_TRIGGER = "schedule.trigger"
+    SCHEDULE_BACKFILL = "schedule.backfill"
 
 
 class AuditRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):

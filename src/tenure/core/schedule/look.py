@@ -6,7 +6,7 @@ Missed ticks come first (``_choose``), then the overlap policy (``_fire_all``, `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -187,15 +187,31 @@ def _part(schedule: Schedule, queue: list[int], *, is_free: bool) -> _Sorted:
             return _Sorted(queue[:1], queue[1:]) if is_free else _Sorted((), queue)
 
 
-def _fired(schedule: Schedule, fire_at_ms: int, event: Looked, now_ms: int) -> Fire:
+class Planned(NamedTuple):
+    """What fires: why, under which key, and for which instant."""
+
+    kind: FireKind
+    key: str
+    at_ms: int
+
+
+def made(
+    schedule: Schedule, planned: Planned, *, now_ms: int, new_id: NewId, task_id: str = ""
+) -> Fire:
+    """Return what is recorded of a fire that starts a task, or of one that finds a live run."""
     return Fire(
-        id=event.new_id(),
+        id=new_id(),
         namespace=schedule.namespace,
         schedule_id=schedule.id,
-        key=fire_key(schedule.id, fire_at_ms),
-        kind=FireKind.TICK,
-        fire_at_ms=fire_at_ms,
-        until_ms=fire_at_ms,
+        key=planned.key,
+        kind=planned.kind,
+        fire_at_ms=planned.at_ms,
+        until_ms=planned.at_ms,
         recorded_at_ms=now_ms,
-        task_id=event.owner_id or event.new_id(),
+        task_id=task_id or new_id(),
     )
+
+
+def _fired(schedule: Schedule, at_ms: int, event: Looked, now_ms: int) -> Fire:
+    planned = Planned(FireKind.TICK, fire_key(schedule.id, at_ms), at_ms)
+    return made(schedule, planned, now_ms=now_ms, new_id=event.new_id, task_id=event.owner_id)

@@ -17,13 +17,12 @@ class FireOrigin(
 
 
 def fire_key(schedule_id: str, fire_at_ms: int) -> str:
-    """Return the key of a tick, which is the idempotency key of its task.
+    """Return the key of a tick, which is the idempotency key of its task. Keys sort by time.
 
     >>> fire_key("nightly", 1_700_000_000_000)
-    'schedule:nightly:2023-11-14T22:13:20Z'
+    'schedule:nightly:2023-11-14T22:13:20.000Z'
     """
-    text = instant_text(fire_at_ms)
-    return f"schedule:{schedule_id}:{text.removesuffix('.000Z') + 'Z' * text.endswith('.000Z')}"
+    return f"schedule:{schedule_id}:{instant_text(fire_at_ms)}"
 
 
 def trigger_key(schedule_id: str, trigger_id: str) -> str:

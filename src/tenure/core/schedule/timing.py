@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core.limits import TICKS_COUNTED_MAX, TICKS_END_MS
-from tenure.core.schedule.record import Rule, ScheduleSpec
+from tenure.core.schedule.record import Rule, Schedule, ScheduleSpec, ScheduleState
 from tenure.core.schedule.ticks import Ticks, of_cron, of_interval
+from tenure.errors import InvalidArgument
 
 
 class BoundedTicks(msgspec.Struct, frozen=True):
@@ -65,3 +66,13 @@ def range_of(ticks: Ticks, *, after_ms: int, until_ms: int) -> TickRange | None:
     most = TICKS_COUNTED_MAX
     count = ticks.count(after_ms, until_ms, most + 1)
     return TickRange(first_ms, last_ms, min(count, most), count <= most)
+
+
+def next_tick_ms(schedule: Schedule, now_ms: int) -> int | None:
+    """Return the next tick that will fire, as far as is known; one that waits is none."""
+    if schedule.state is not ScheduleState.ACTIVE:
+        return None
+    try:
+        return ticks_of(schedule.spec).after(max(schedule.progress.fired_until_ms, now_ms))
+    except InvalidArgument:
+        return None

@@ -22,6 +22,7 @@ from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.decide import WorkerDecision, WorkerEffect, WorkerEvent
 from tenure.core.worker.lease import Lease
 from tenure.engine.clock import Clock
+from tenure.engine.schedule.command import EndedFire
 from tenure.engine.settings import Settings
 from tenure.errors import Rejection
 from tenure.store.table.closing import Closing
@@ -50,6 +51,7 @@ class WorkingSet:
         self.workers = rows.workers
         self.leases = rows.leases
         self.keys = rows.keys
+        self.schedules = rows.schedules
         self.queues = rows.queues
         self.namespaces = rows.namespaces
         self.access = rows.access
@@ -58,6 +60,8 @@ class WorkingSet:
         self.damaged: list[Task] = []
         # Children that have ended, of which their parents have not heard yet.
         self.ended_children: list[TaskKey] = []
+        # Tasks of schedules that have ended; what follows is another batch's.
+        self.ended_fires: list[EndedFire] = []
         # Workers with refused completions; the reason depends on whether they are live.
         self.refused_workers: set[str] = set()
 
@@ -77,6 +81,8 @@ class WorkingSet:
         link = decision.task.link
         if link is not None:
             self._note_link(key, task.link, decision.task)
+        if decision.task.spec.fire is not None:
+            self._note_fire(decision.task)
         if decision.entries:
             self.append_entries(key, decision.entries)
         if decision.effects:
@@ -106,6 +112,12 @@ class WorkingSet:
             self.ended_children.append(key)
         if link.journal_id is not None:
             self.close_children(key, link.journal_id)
+
+    def _note_fire(self, task: Task) -> None:
+        """Note that the task of a fire has ended."""
+        fire = task.spec.fire
+        if fire is not None and task.finished_at_ms is not None:
+            self.ended_fires.append(EndedFire(task.namespace, fire.schedule_id, task.id))
 
     def close_children(self, key: TaskKey, journal_id: str, *, is_group: bool = False) -> None:
         """Let the live children of a run, or of a group, be closed after this batch.

@@ -137,20 +137,20 @@ async def list_tasks(
     """Return tasks or runs that match the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
     what, find, count = _LISTS[type(where)]
-    place = _place(namespace, query_text(what, where.checked()), page)
+    place = place_of(namespace, query_text(what, where.checked()), page)
 
-    async def body(tx: Tx) -> _Read[Task]:
-        await _check_namespace(tx, namespace)
+    async def body(tx: Tx) -> Read[Task]:
+        await check_exists(tx, namespace)
         found = await find(tx, namespace, where, place.part)
         tasks = await task_list.load_tasks(tx, namespace, found.ids)
         total = None
         if page.wants_total:
             total = await count(tx, namespace, where, amount=COUNTED_MAX + 1)
-        return _Read(tasks, total, found.end_id)
+        return Read(tasks, total, found.end_id)
 
     found = await scan(store, body)
     note_damage(found.found)
-    return _page(found, place, lambda task: task.id)
+    return page_of(found, place, lambda task: task.id)
 
 
 # What is listed, and how; each function takes the filter next to it.
@@ -248,10 +248,10 @@ async def list_workers(
     """Return workers that match the filter, newest first, with lease and health."""
     namespace = check.namespace(namespace)
     query = query_text("workers", where.checked())
-    place = _place(namespace, query, page)
+    place = place_of(namespace, query, page)
 
-    async def body(tx: Tx) -> _Read[WorkerView]:
-        await _check_namespace(tx, namespace)
+    async def body(tx: Tx) -> Read[WorkerView]:
+        await check_exists(tx, namespace)
         onlooker = Onlooker(await tx.now_ms(), deaf)
         found, end_id = await listing.list_workers(tx, namespace, where, place.part, onlooker)
         views = await _views(tx, found, onlooker)
@@ -259,9 +259,9 @@ async def list_workers(
         if page.wants_total:
             most = COUNTED_MAX + 1
             total = await listing.count_workers(tx, namespace, where, onlooker, amount=most)
-        return _Read(views, total, end_id)
+        return Read(views, total, end_id)
 
-    return _page(await scan(store, body), place, lambda view: view.worker.id)
+    return page_of(await scan(store, body), place, lambda view: view.worker.id)
 
 
 async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
@@ -269,7 +269,7 @@ async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
     namespace, name = check.namespace(namespace), check.name(name, "queue")
 
     async def body(tx: Tx) -> QueueView:
-        await _check_namespace(tx, namespace)
+        await check_exists(tx, namespace)
         return (await _queue_views(tx, namespace, [name]))[0]
 
     return await scan(store, body)
@@ -278,16 +278,16 @@ async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
 async def check_namespace(store: Store, *, namespace: str) -> None:
     """Raise ``not_found`` for a namespace that does not exist."""
     namespace = check.namespace(namespace)
-    await read(store, lambda tx: _check_namespace(tx, namespace))
+    await read(store, lambda tx: check_exists(tx, namespace))
 
 
 async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Page[QueueView]:
     """Return the queues that have settings or live tasks, by name in the order of the store."""
     namespace = check.namespace(namespace)
-    place = _place(namespace, "queues", page, first="")
+    place = place_of(namespace, "queues", page, first="")
 
-    async def body(tx: Tx) -> _Read[QueueView]:
-        await _check_namespace(tx, namespace)
+    async def body(tx: Tx) -> Read[QueueView]:
+        await check_exists(tx, namespace)
         names = await listing.find_queues(tx, namespace, place.part)
         wanted = names[: place.size]
         views: list[QueueView] = []
@@ -298,9 +298,9 @@ async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Pag
             counted += sum(view.count(state) for view in found for state in TaskState)
             views += found
         is_whole = len(views) == len(names)
-        return _Read(views, None, None if is_whole else views[-1].queue.name)
+        return Read(views, None, None if is_whole else views[-1].queue.name)
 
-    return _page(await scan(store, body), place, lambda view: view.queue.name)
+    return page_of(await scan(store, body), place, lambda view: view.queue.name)
 
 
 async def _queue_views(tx: Tx, namespace: str, names: Sequence[str]) -> list[QueueView]:
@@ -319,7 +319,7 @@ async def list_namespaces(
     store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
 ) -> Page[Namespace]:
     """Return the namespaces of this server by name; only those of a limited caller's key."""
-    place = _place(_scope_text(namespaces), "namespaces", page, first="")
+    place = place_of(_scope_text(namespaces), "namespaces", page, first="")
 
     async def body(tx: Tx) -> list[Namespace]:
         if not namespaces:
@@ -328,8 +328,8 @@ async def list_namespaces(
         found = await queue_table.read_namespaces(tx, wanted)
         return sorted(found, key=lambda namespace: namespace.name)[: place.part.amount]
 
-    found = _Read(await scan(store, body))
-    return _page(found, place, lambda namespace: namespace.name)
+    found = Read(await scan(store, body))
+    return page_of(found, place, lambda namespace: namespace.name)
 
 
 async def get_namespace(store: Store, *, name: str, namespaces: Sequence[str] = ()) -> Namespace:
@@ -349,11 +349,11 @@ async def list_keys(
 
     A caller with some namespaces sees the keys for these or fewer.
     """
-    place = _place(_scope_text(namespaces), "keys", page, first=_NEWEST_KEY)
+    place = place_of(_scope_text(namespaces), "keys", page, first=_NEWEST_KEY)
     created_at, _, key_id = place.part.position.partition(" ")
     part = KeyPlace(int(created_at), key_id, place.part.amount)
     found = await scan(store, lambda tx: access_table.list_keys(tx, namespaces, part))
-    return _page(_Read(found), place, lambda key: f"{key.created_at_ms} {key.id}")
+    return page_of(Read(found), place, lambda key: f"{key.created_at_ms} {key.id}")
 
 
 async def get_key(store: Store, *, key_id: str, namespaces: Sequence[str] = ()) -> ApiKey:
@@ -378,20 +378,20 @@ async def list_audit(
     """
     where = where.checked()
     query = query_text("audit", where)
-    place = _place(_scope_text(namespaces), query, page)
+    place = place_of(_scope_text(namespaces), query, page)
     if where.namespace:
         _check_own(where.namespace, namespaces)
 
     async def body(tx: Tx) -> list[AuditRecord]:
         if where.namespace:
-            await _check_namespace(tx, where.namespace)
+            await check_exists(tx, where.namespace)
         part = place.part
         return await access_table.list_audit(
             tx, namespaces, where, before_id=part.position, amount=part.amount
         )
 
-    found = _Read(await scan(store, body))
-    return _page(found, place, lambda record: record.id)
+    found = Read(await scan(store, body))
+    return page_of(found, place, lambda record: record.id)
 
 
 def _scope_text(namespaces: Sequence[str]) -> str:
@@ -422,7 +422,8 @@ async def find_task(tx: Tx, key: tuple[str, str]) -> Task:
     raise NotFound(f"Task {key[1]} was not found.")
 
 
-async def _check_namespace(tx: Tx, namespace: str) -> None:
+async def check_exists(tx: Tx, namespace: str) -> None:
+    """Raise ``not_found`` for a namespace that does not exist, within a read."""
     if not await queue_table.read_namespaces(tx, [namespace]):
         raise _namespace_not_found(namespace)
 
@@ -446,7 +447,7 @@ async def _views(
     return views
 
 
-class _Read(msgspec.Struct, Generic[T], frozen=True):
+class Read(msgspec.Struct, Generic[T], frozen=True):
     """The rows of a list, the total if it was requested, and where an early end was."""
 
     found: Sequence[T]
@@ -454,7 +455,7 @@ class _Read(msgspec.Struct, Generic[T], frozen=True):
     end: str | None = None
 
 
-class _Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True):
     """A page of a list: the scope of its cursors, and the rows to read for it."""
 
     namespace: str
@@ -464,17 +465,17 @@ class _Place(msgspec.Struct, frozen=True):
     part: Slice
 
 
-def _place(namespace: str, query: str, page: PageRequest, *, first: str = NEWEST) -> _Place:
+def place_of(namespace: str, query: str, page: PageRequest, *, first: str = NEWEST) -> Place:
     """Return where a page is; one extra row shows whether there is a next one."""
     size = check.page_size(page.size)
     position = first
     if page.token:
         position = cursor.decode(page.cursor_key, page.token, namespace=namespace, query=query)
     part = Slice(position, size + 1, LISTED_SEEN_MAX)
-    return _Place(namespace, query, page.cursor_key, size, part)
+    return Place(namespace, query, page.cursor_key, size, part)
 
 
-def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T]:
+def page_of(read: Read[T], place: Place, position: Callable[[T], str]) -> Page[T]:
     """Cut the rows to the page, with the cursor of the next one."""
     items = tuple(read.found[: place.size])
     end = read.end if len(read.found) <= place.size else position(items[-1])

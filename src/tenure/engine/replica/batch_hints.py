@@ -7,6 +7,7 @@ from typing import Final
 
 from tenure.core.change_hint import EventKind, Hint
 from tenure.core.run.status import RunStatus, status_of
+from tenure.core.schedule.record import ScheduleState
 from tenure.core.task import confirmation
 from tenure.core.task.record import Task, TaskKind, TaskState
 from tenure.core.worker.record import WorkerStatus
@@ -15,12 +16,12 @@ from tenure.engine.batch.working_set import WorkingSet
 PAUSED: Final = "PAUSED"
 ACTIVE: Final = "ACTIVE"
 DISABLED: Final = "DISABLED"
+DELETED: Final = "DELETED"
 # Until Python 3.12 members of an enum are found by a Python function.
 _WORKFLOW: Final = TaskKind.WORKFLOW
+_STATES: Final = (TaskState, RunStatus, WorkerStatus, ScheduleState)
 # upper() creates a new text for each hint.
-_NAMES: Final[dict[str, str]] = {
-    each.value: each.upper() for kind in (TaskState, RunStatus, WorkerStatus) for each in kind
-}
+_NAMES: Final[dict[str, str]] = {each.value: each.upper() for kind in _STATES for each in kind}
 
 
 def hints_of(ws: WorkingSet) -> Iterator[Hint]:
@@ -35,6 +36,8 @@ def hints_of(ws: WorkingSet) -> Iterator[Hint]:
         yield from _workers(ws)
     if ws.queues.changed or ws.namespaces.new or ws.namespaces.changed:
         yield from _places(ws)
+    if ws.schedules or ws.schedules.removed:
+        yield from _schedules(ws)
 
 
 def _of_task(task: Task, version: int, *, is_progress: bool = False) -> Hint:
@@ -52,6 +55,20 @@ def _workers(ws: WorkingSet) -> Iterator[Hint]:
         for each in workers.values():
             version = each.version + raised
             yield Hint(kind, each.namespace, each.id, version, _NAMES[each.status], each.queue)
+
+
+def _schedules(ws: WorkingSet) -> Iterator[Hint]:
+    """Return schedules: what fires changes its schedule."""
+    kind, schedules = EventKind.SCHEDULE, ws.schedules
+    for rows, raised in ((schedules.new, 0), (schedules.changed, 1)):
+        for each in rows.values():
+            version = each.version + raised
+            queue = each.spec.target.queue
+            yield Hint(kind, each.namespace, each.id, version, _NAMES[each.state], queue)
+    for key, each in schedules.removed.items():
+        if key not in schedules:
+            queue = each.spec.target.queue
+            yield Hint(kind, each.namespace, each.id, each.version + 1, DELETED, queue)
 
 
 def _places(ws: WorkingSet) -> Iterator[Hint]:

@@ -41,6 +41,7 @@ class HintKind(enum.StrEnum):
     WANT = "want"
     EVENT = "event"
     ACCESS = "access"
+    SCHEDULE = "schedule"
 
     # Enum's own hash is a Python function.
     __hash__ = str.__hash__
@@ -59,6 +60,7 @@ class Heard(msgspec.Struct):
     missed_events: set[EventKind] = msgspec.field(default_factory=set)
     is_event_wanted: bool = False
     is_access_changed: bool = False
+    is_schedule_earlier: bool = False
 
 
 class ReplicaHints:
@@ -102,6 +104,10 @@ class ReplicaHints:
     def tell_access(self) -> None:
         """Send a hint that keys or namespaces were changed."""
         self._add(HintKind.ACCESS, "changed")
+
+    def tell_schedules(self) -> None:
+        """Send a hint that a schedule is due earlier than others may know."""
+        self._add(HintKind.SCHEDULE, "earlier")
 
     def want_results(self) -> None:
         """Send a hint that this server waits for results of others."""
@@ -228,6 +234,8 @@ def heard(payload: str) -> Heard:
             _hear_event(found, about)
         elif kind == HintKind.ACCESS:
             found.is_access_changed = True
+        elif kind == HintKind.SCHEDULE:
+            found.is_schedule_earlier = True
         elif kind not in _KINDS:
             continue
         elif not about:

@@ -1,4 +1,4 @@
-"""Removes old rows: history, ended attempts, groups, keys of enqueues, audit, workers, servers."""
+"""Removes old rows: history, attempts, groups, fires, keys of enqueues, audit, workers, servers."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class Retention:
                 (table.delete_journals, history_ms),
                 (table.delete_groups, history_ms),
                 (table.delete_history, history_ms),
+                (table.delete_fires, history_ms),
                 (table.delete_old_keys, now_ms - settings.key_kept_ms),
                 (table.delete_offline_workers, offline_ms),
                 (table.delete_audit, now_ms - settings.audit_kept_ms),

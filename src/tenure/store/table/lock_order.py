@@ -16,6 +16,7 @@ from tenure.store.table.journal_copy import JournalCopyRows
 from tenure.store.table.lease import LeaseRows
 from tenure.store.table.queue import NamespaceRows, QueueRows
 from tenure.store.table.row_set import RowSet
+from tenure.store.table.schedule import ScheduleRows
 from tenure.store.table.stop import StopRows
 from tenure.store.table.task import AttemptRows, TaskRows
 from tenure.store.table.worker import ReceiverRows, WorkerRows
@@ -31,6 +32,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     ReceiverRows,
     LeaseRows,
     KeyRows,
+    ScheduleRows,
     ExternalIdRows,
     TaskRows,
     ChildRows,
@@ -63,6 +65,7 @@ class RowSets:
         self.receivers: ReceiverRows = rows[ReceiverRows]
         self.leases: LeaseRows = rows[LeaseRows]
         self.keys: KeyRows = rows[KeyRows]
+        self.schedules: ScheduleRows = rows[ScheduleRows]
         self.external_ids: ExternalIdRows = rows[ExternalIdRows]
         self.tasks: TaskRows = rows[TaskRows]
         self.children: ChildRows = rows[ChildRows]

@@ -32,6 +32,11 @@ async def delete_groups(tx: Tx, *, before_ms: int, amount: int) -> int:
     return max(len(entries), len(await tx.one("delete_groups", before_id, before_ms, amount)))
 
 
+async def delete_fires(tx: Tx, *, before_ms: int, amount: int) -> int:
+    """Delete fires from before whose tasks have ended, and skipped ranges; return how many."""
+    return len(await tx.one("delete_fires", before_ms, amount))
+
+
 async def delete_old_keys(tx: Tx, *, before_ms: int, amount: int) -> int:
     """Delete idempotency keys of tasks that ended before; return how many."""
     return len(await tx.one("delete_old_keys", before_ms, amount))

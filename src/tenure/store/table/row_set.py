@@ -44,13 +44,15 @@ class RowSet(dict[Key, Record]):
 
     table: ClassVar[Table]
     # Whether there may be something to load or to save although nothing is wanted or changed.
-    finds_more: ClassVar[bool] = False
-    saves_more: ClassVar[bool] = False
+    finds_more: bool
+    saves_more: bool
 
     def __init_subclass__(cls) -> None:
-        """Ask those of their own behaviour in any case."""
-        cls.finds_more = cls.load is not RowSet.load
-        cls.saves_more = cls.save is not RowSet.save
+        """Ask those of their own behaviour in any case, unless they say themselves when."""
+        if "finds_more" not in vars(cls):
+            cls.finds_more = cls.load is not RowSet.load
+        if "saves_more" not in vars(cls):
+            cls.saves_more = cls.save is not RowSet.save
 
     def __init__(self) -> None:
         """Start with nothing."""

@@ -1,0 +1,148 @@
+"""The commands of schedulers: fire what is due, and note how the tasks of fires have ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from tenure.core.limits import FIRE_ROUND_MS_MAX, FIRED_BYTES_MAX, FIRES_PER_LOOK_MAX
+from tenure.core.schedule import decide as schedule_rules
+from tenure.core.schedule import event as schedule_event
+from tenure.core.schedule.look import ScheduleDecision
+from tenure.core.schedule.record import Fire, FireOutcome, Schedule, ScheduleState
+from tenure.core.task import event as task_event
+from tenure.core.task.record import TERMINAL, TaskState
+from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.schedule import command as c
+from tenure.engine.schedule.handler import change
+from tenure.engine.schedule.start import live_owner_id, start
+from tenure.errors import Rejection
+from tenure.store.table.fire import ScheduleKey
+
+log = structlog.get_logger("tenure.engine")
+_OUTCOMES: Final = {
+    TaskState.SUCCEEDED: FireOutcome.SUCCEEDED,
+    TaskState.FAILED: FireOutcome.FAILED,
+    TaskState.CANCELLED: FireOutcome.CANCELLED,
+}
+
+
+def fire_schedules(ws: WorkingSet, command: c.FireSchedules) -> c.FireRound:
+    """Look at schedules that are due, until as much has fired as one round may."""
+    work, ends_at_mono_ms = ws.schedules.work, ws.clock.monotonic_ms() + FIRE_ROUND_MS_MAX
+    room, room_bytes = command.fires_max, FIRED_BYTES_MAX
+    count = 0
+    for key in work.due:
+        if room <= 0 or room_bytes <= 0 or ws.clock.monotonic_ms() >= ends_at_mono_ms:
+            break
+        count += 1
+        schedule = ws.schedules.get(key)
+        if schedule is None or not _is_due(ws, schedule):
+            continue
+        size = len(schedule.spec.target.input or b"")
+        most = min(room, FIRES_PER_LOOK_MAX, max(1, room_bytes // size) if size else room)
+        decision = _look(ws, schedule, most)
+        _apply(ws, decision)
+        room -= len(decision.starts)
+        room_bytes -= size * len(decision.starts)
+    is_cut = count < len(work.due)
+    return c.FireRound(count, command.fires_max - room, has_more=is_cut or count >= command.amount)
+
+
+def _is_due(ws: WorkingSet, schedule: Schedule) -> bool:
+    """Tell whether a schedule is still due after earlier commands of the batch."""
+    if schedule.state is ScheduleState.BROKEN and schedule.key in ws.schedules.loaded:
+        # It was due, and cannot be read here.
+        return schedule is ws.schedules.loaded[schedule.key]
+    return schedule.due_at_ms is not None and schedule.due_at_ms <= ws.now_ms
+
+
+def _look(ws: WorkingSet, schedule: Schedule, room: int) -> ScheduleDecision:
+    """Decide what fires. Whatever goes wrong with one schedule stops no other."""
+    if schedule.state is ScheduleState.BROKEN:
+        return ScheduleDecision(schedule)
+    last = ws.tasks.get((schedule.namespace, schedule.progress.last_task_id))
+    event = schedule_event.Looked(
+        new_id=ws.clock.new_id,
+        room=room,
+        is_disabled=schedule.namespace in ws.namespaces.disabled,
+        is_last_live=last is not None and last.state not in TERMINAL,
+        fired=frozenset(ws.schedules.work.ticks.get(schedule.key, ())),
+        owner_id=live_owner_id(ws, schedule),
+    )
+    try:
+        decision = schedule_rules.decide(schedule, event, ws.now_ms)
+    except Exception as error:
+        log.exception("schedule.failed", namespace=schedule.namespace, schedule=schedule.id)
+        found = schedule_event.BreakFound(f"{type(error).__name__}: {error}")
+        decision = schedule_rules.decide(schedule, found, ws.now_ms)
+    # It is active, which every look accepts.
+    assert not isinstance(decision, Rejection)
+    return decision
+
+
+def _apply(ws: WorkingSet, decision: ScheduleDecision) -> None:
+    schedule = decision.schedule
+    ws.schedules.put(schedule)
+    ws.schedules.work.appended += decision.fires
+    for fire in decision.starts:
+        start(ws, schedule, fire)
+    if decision.cancel_id:
+        _cancel(ws, (schedule.namespace, decision.cancel_id), schedule)
+
+
+def _cancel(ws: WorkingSet, key: tuple[str, str], schedule: Schedule) -> None:
+    """Ask the task of an earlier tick to end; it may have been asked before."""
+    task = ws.tasks.get(key)
+    if task is not None and task.state not in TERMINAL and not task.is_cancel_requested:
+        reason = f"The next tick of schedule {schedule.id} has come."
+        ws.apply(key, task_event.CancelRequested(reason=reason))
+
+
+def break_schedule(ws: WorkingSet, command: c.BreakSchedule) -> bool:
+    """Set a schedule broken that is still active."""
+    schedule = ws.schedules.get((command.namespace, command.schedule_id))
+    if schedule is None or schedule.state is not ScheduleState.ACTIVE:
+        return False
+    change(ws, schedule, schedule_event.BreakFound(command.error))
+    return True
+
+
+def settle_fires(ws: WorkingSet, command: c.SettleFires) -> int:
+    """Fill in how tasks have ended, and let their schedules hear of it in the order of the ends."""
+    work = ws.schedules.work
+    ended: dict[ScheduleKey, list[tuple[int, FireOutcome]]] = {}
+    count = 0
+    for item in dict.fromkeys(command.items):
+        task = ws.tasks.get((item.namespace, item.task_id))
+        outcome = FireOutcome.UNKNOWN if task is None else _OUTCOMES.get(task.state)
+        found = work.open_fires.get((item.namespace, item.task_id), ())
+        fires = [fire for fire in found if fire.schedule_id == item.schedule_id]
+        if outcome is None or not fires:
+            continue
+        at_ms = ws.now_ms if task is None else task.finished_at_ms or ws.now_ms
+        work.settled += [_settled(fire, outcome, ws.now_ms) for fire in fires]
+        count += len(fires)
+        ended.setdefault((item.namespace, item.schedule_id), []).append((at_ms, outcome))
+    for key, ends in ended.items():
+        schedule = ws.schedules.get(key)
+        if schedule is not None:
+            outcomes = tuple([outcome for _, outcome in sorted(ends)])
+            change(ws, schedule, schedule_event.TasksEnded(outcomes))
+    return count
+
+
+def _settled(fire: Fire, outcome: FireOutcome, now_ms: int) -> Fire:
+    return replace(fire, outcome=outcome, settled_at_ms=now_ms)
+
+
+def wake_schedules(ws: WorkingSet, command: c.WakeSchedules) -> str:
+    """Let schedules look again that could not fire while their namespace was disabled."""
+    active = ws.schedules.work.active
+    for key in active:
+        schedule = ws.schedules.get(key)
+        if schedule is not None and schedule.state is ScheduleState.ACTIVE:
+            change(ws, schedule, schedule_event.NamespaceEnabled())
+    return active[-1][1] if len(active) >= command.amount else ""
