@@ -16,6 +16,7 @@ from tenure.engine.batch.run import Committed
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.latencies import Latencies
 from tenure.engine.run.run_tally import RunTally
+from tenure.engine.schedule.fire_tally import FireTally
 from tenure.errors import Rejection, TenureError
 from tenure.store.transaction import LaneName
 
@@ -91,6 +92,7 @@ class Tally:
         self.ended: dict[Outcome, int] = {}
         self.refused: dict[str, int] = {}
         self.runs = RunTally()
+        self.fires = FireTally()
 
     def add(self, committed: Committed) -> None:
         """Add what a batch did."""
@@ -101,6 +103,8 @@ class Tally:
             self._add_started(committed)
         if ws.tasks.changed or ws.attempts.new:
             self._add_ended(ws)
+        if ws.schedules:
+            self.fires.add(ws.schedules)
         if ws.journals.holders:
             self.runs.add_steps(ws)
         if committed.claims.has_runs:

@@ -2,7 +2,7 @@
 
 The clock stands still until the test moves it, and the test moves it over days at once. So that
 everything happens as if the time had passed, the clock stops at each instant at which a timer of a
-task or a lease is due, and what follows from it is waited for before time goes on.
+task, a schedule or a lease is due, and what follows from it is waited for before time goes on.
 
 A jump must not cost a live worker its lease: it had no time to send the heartbeats of three days.
 The timeline speaks for it. Every lease, but for those of workers that the test has killed or cut
@@ -33,10 +33,12 @@ from tenure.engine.service import Report
 from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.retention import Retention
+from tenure.engine.services.schedule_firing import ScheduleFiring
 from tenure.engine.task.command import ProcessDue, SignalCancels
 from tenure.engine.worker.command import JudgeLeases, TouchServer
 from tenure.store.table import lease as lease_table
 from tenure.store.table import listing
+from tenure.store.table import schedule as schedule_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
 from tenure.store.table.listing import Head
@@ -102,6 +104,7 @@ class Timeline:
         self._is_hurt = is_hurt
         self._seen_at_s: dict[Hashable, float] = {}
         self._lock = asyncio.Lock()
+        self._firing = ScheduleFiring()
 
     async def advance(self, ms: int) -> None:
         """Let time pass, and return when everything that came due was handled."""
@@ -140,9 +143,10 @@ class Timeline:
 
     async def _find_next(self, tx: Tx, end_ms: int) -> int:
         instants = [end_ms]
-        due_at_ms = await task_table.next_due_ms(tx)
-        if due_at_ms is not None:
-            instants.append(due_at_ms)
+        for find in (task_table.next_due_ms, schedule_table.next_due_ms):
+            due_at_ms = await find(tx)
+            if due_at_ms is not None:
+                instants.append(due_at_ms)
         instants += [
             min(lease.lease_until_ms, lease.suspect_until_ms or end_ms)
             for lease in await _leases(tx)
@@ -191,6 +195,16 @@ class Timeline:
         while (await release.run_once(engine)).has_more:
             pass
         await self._close_children()
+        await self._fire_schedules()
+
+    async def _fire_schedules(self) -> None:
+        """Fire what is due, also what the end of a task has made due."""
+        engine = self._engine
+        while True:
+            await self._firing.run_once(engine)
+            due_at_ms = await engine.store.read(schedule_table.next_due_ms)
+            if due_at_ms is None or due_at_ms > self._clock.now_ms():
+                return
 
     async def _close_children(self) -> None:
         closing = ChildClosing()
@@ -209,6 +223,7 @@ class Timeline:
         pause_s = _LOOK_SECONDS
         while True:
             await self._close_children()
+            await self._fire_schedules()
             await self._flush()
             look = await self._engine.store.read(self._look)
             if not self._has_hope(look):

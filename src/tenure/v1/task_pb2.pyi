@@ -474,6 +474,8 @@ class Task(google.protobuf.message.Message):
     IS_PAUSE_REQUESTED_FIELD_NUMBER: builtins.int
     ROOT_RUN_ID_FIELD_NUMBER: builtins.int
     STEP_KEY_FIELD_NUMBER: builtins.int
+    SCHEDULE_ID_FIELD_NUMBER: builtins.int
+    FIRE_AT_MS_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -513,6 +515,9 @@ class Task(google.protobuf.message.Message):
     """The first run of the tree: its parent's parent, and so on."""
     step_key: builtins.str
     """The call of the run that made it."""
+    schedule_id: builtins.str
+    """Of what a schedule has started: the schedule, and for which instant."""
+    fire_at_ms: builtins.int
     @property
     def options(self) -> Global___TaskOptions: ...
     @property
@@ -565,9 +570,11 @@ class Task(google.protobuf.message.Message):
         is_pause_requested: builtins.bool = ...,
         root_run_id: builtins.str = ...,
         step_key: builtins.str = ...,
+        schedule_id: builtins.str = ...,
+        fire_at_ms: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "error", b"error", "options", b"options", "progress_percent", b"progress_percent"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "damaged", b"damaged", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "is_pause_requested", b"is_pause_requested", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "root_run_id", b"root_run_id", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "step_key", b"step_key", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "damaged", b"damaged", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "fire_at_ms", b"fire_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "is_pause_requested", b"is_pause_requested", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "root_run_id", b"root_run_id", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "schedule_id", b"schedule_id", "started_at_ms", b"started_at_ms", "state", b"state", "step_key", b"step_key", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
 
 Global___Task: typing_extensions.TypeAlias = Task
@@ -659,6 +666,8 @@ class AssignedTask(google.protobuf.message.Message):
     EXTERNAL_ID_FIELD_NUMBER: builtins.int
     STEP_KEY_FIELD_NUMBER: builtins.int
     FIRST_RUN_ID_FIELD_NUMBER: builtins.int
+    SCHEDULE_ID_FIELD_NUMBER: builtins.int
+    FIRE_AT_MS_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     type: builtins.str
@@ -696,6 +705,9 @@ class AssignedTask(google.protobuf.message.Message):
     """
     first_run_id: builtins.str
     """Of a run: the first one of those that were made from each other by a retry; empty: itself."""
+    schedule_id: builtins.str
+    """Of what a schedule has started: the schedule, and for which instant."""
+    fire_at_ms: builtins.int
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
@@ -735,9 +747,11 @@ class AssignedTask(google.protobuf.message.Message):
         external_id: builtins.str = ...,
         step_key: builtins.str = ...,
         first_run_id: builtins.str = ...,
+        schedule_id: builtins.str = ...,
+        fire_at_ms: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "heartbeat_details", b"heartbeat_details", "journal", b"journal"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "attempt", b"attempt", "begun_at_ms", b"begun_at_ms", "cancel_grace_period_ms", b"cancel_grace_period_ms", "created_at_ms", b"created_at_ms", "deadline_at_ms", b"deadline_at_ms", "encoding", b"encoding", "external_id", b"external_id", "failure_count", b"failure_count", "first_run_id", b"first_run_id", "generation", b"generation", "handed_at_ms", b"handed_at_ms", "heartbeat_details", b"heartbeat_details", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "journal", b"journal", "kind", b"kind", "labels", b"labels", "maximum_attempts", b"maximum_attempts", "parent_id", b"parent_id", "priority", b"priority", "run_id", b"run_id", "schedule_to_close_ms", b"schedule_to_close_ms", "start_to_close_ms", b"start_to_close_ms", "step_key", b"step_key", "task_id", b"task_id", "task_queue", b"task_queue", "task_token", b"task_token", "type", b"type"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "attempt", b"attempt", "begun_at_ms", b"begun_at_ms", "cancel_grace_period_ms", b"cancel_grace_period_ms", "created_at_ms", b"created_at_ms", "deadline_at_ms", b"deadline_at_ms", "encoding", b"encoding", "external_id", b"external_id", "failure_count", b"failure_count", "fire_at_ms", b"fire_at_ms", "first_run_id", b"first_run_id", "generation", b"generation", "handed_at_ms", b"handed_at_ms", "heartbeat_details", b"heartbeat_details", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "journal", b"journal", "kind", b"kind", "labels", b"labels", "maximum_attempts", b"maximum_attempts", "parent_id", b"parent_id", "priority", b"priority", "run_id", b"run_id", "schedule_id", b"schedule_id", "schedule_to_close_ms", b"schedule_to_close_ms", "start_to_close_ms", b"start_to_close_ms", "step_key", b"step_key", "task_id", b"task_id", "task_queue", b"task_queue", "task_token", b"task_token", "type", b"type"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_heartbeat_details", b"_heartbeat_details"]) -> typing.Literal["heartbeat_details"] | None: ...
 
 Global___AssignedTask: typing_extensions.TypeAlias = AssignedTask

@@ -578,6 +578,8 @@ class WorkflowRun(google.protobuf.message.Message):
     GROUPS_FIELD_NUMBER: builtins.int
     STEP_KEY_FIELD_NUMBER: builtins.int
     FIRST_RUN_ID_FIELD_NUMBER: builtins.int
+    SCHEDULE_ID_FIELD_NUMBER: builtins.int
+    FIRE_AT_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -615,6 +617,8 @@ class WorkflowRun(google.protobuf.message.Message):
     """The call of the run that made it."""
     first_run_id: builtins.str
     """The first one of the runs that were made from each other by a retry; empty: itself."""
+    schedule_id: builtins.str
+    """Of what a schedule has started: the schedule, and for which instant."""
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     @property
@@ -645,6 +649,8 @@ class WorkflowRun(google.protobuf.message.Message):
     def damaged(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.OpenGroup]: ...
+    @property
+    def fire_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -691,9 +697,11 @@ class WorkflowRun(google.protobuf.message.Message):
         groups: collections.abc.Iterable[tenure.v1.task_pb2.OpenGroup] | None = ...,
         step_key: builtins.str = ...,
         first_run_id: builtins.str = ...,
+        schedule_id: builtins.str = ...,
+        fire_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_open_child_count", b"_open_child_count", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "begun_at", b"begun_at", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "entry_count", b"entry_count", "error", b"error", "finished_at", b"finished_at", "journal_bytes", b"journal_bytes", "open_child_count", b"open_child_count", "options", b"options", "park_error", b"park_error", "progress_percent", b"progress_percent", "run_at", b"run_at", "state_value", b"state_value", "wake_up_at", b"wake_up_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_open_child_count", b"_open_child_count", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "attempts", b"attempts", "begun_at", b"begun_at", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "damaged", b"damaged", "entry_count", b"entry_count", "error", b"error", "external_id", b"external_id", "failure_reason", b"failure_reason", "finished_at", b"finished_at", "first_run_id", b"first_run_id", "generation", b"generation", "groups", b"groups", "idempotency_key", b"idempotency_key", "input", b"input", "is_pause_requested", b"is_pause_requested", "journal_bytes", b"journal_bytes", "labels", b"labels", "namespace_id", b"namespace_id", "open_child_count", b"open_child_count", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "park_count", b"park_count", "park_error", b"park_error", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "root_run_id", b"root_run_id", "run_at", b"run_at", "run_id", b"run_id", "state_value", b"state_value", "status", b"status", "step_key", b"step_key", "task_queue", b"task_queue", "wait_count", b"wait_count", "waits", b"waits", "wake_up_at", b"wake_up_at", "worker_id", b"worker_id", "workflow_type", b"workflow_type"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_open_child_count", b"_open_child_count", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "begun_at", b"begun_at", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "entry_count", b"entry_count", "error", b"error", "finished_at", b"finished_at", "fire_at", b"fire_at", "journal_bytes", b"journal_bytes", "open_child_count", b"open_child_count", "options", b"options", "park_error", b"park_error", "progress_percent", b"progress_percent", "run_at", b"run_at", "state_value", b"state_value", "wake_up_at", b"wake_up_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_open_child_count", b"_open_child_count", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "attempts", b"attempts", "begun_at", b"begun_at", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "damaged", b"damaged", "entry_count", b"entry_count", "error", b"error", "external_id", b"external_id", "failure_reason", b"failure_reason", "finished_at", b"finished_at", "fire_at", b"fire_at", "first_run_id", b"first_run_id", "generation", b"generation", "groups", b"groups", "idempotency_key", b"idempotency_key", "input", b"input", "is_pause_requested", b"is_pause_requested", "journal_bytes", b"journal_bytes", "labels", b"labels", "namespace_id", b"namespace_id", "open_child_count", b"open_child_count", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "park_count", b"park_count", "park_error", b"park_error", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "root_run_id", b"root_run_id", "run_at", b"run_at", "run_id", b"run_id", "schedule_id", b"schedule_id", "state_value", b"state_value", "status", b"status", "step_key", b"step_key", "task_queue", b"task_queue", "wait_count", b"wait_count", "waits", b"waits", "wake_up_at", b"wake_up_at", "worker_id", b"worker_id", "workflow_type", b"workflow_type"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_entry_count", b"_entry_count"]) -> typing.Literal["entry_count"] | None: ...
     @typing.overload

@@ -90,6 +90,21 @@ RERUN_ENTRIES: Final = Family(
     "tenure_run_rerun_entries", "Entries that workers had to go through for runs they were given."
 )
 
+FIRES: Final = Family(
+    "tenure_schedule_fires",
+    "Ticks of schedules by what became of them: tick, trigger, backfill, or why they were skipped.",
+    ("result",),
+)
+FIRE_LATENESS: Final = Family(
+    "tenure_schedule_lateness_seconds", "From a tick to the start of its task or run."
+)
+
+SCHEDULES_DUE: Final = Family(
+    "tenure_schedules_due", "Schedules that are due now; from the last sample."
+)
+SCHEDULES_BROKEN: Final = Family(
+    "tenure_schedules_broken", "Schedules that cannot fire; from the last sample."
+)
 DEPTH: Final = Family(
     "tenure_queue_tasks",
     "Live tasks of a queue, by state; from the last sample.",

@@ -147,6 +147,7 @@ class Metrics:
             exposition.REJECTED: _labelled(tally.refused.items()),
             exposition.LOST: _labelled(self._losses.items()),
             exposition.STEPS: tally.runs.steps.items(),
+            exposition.FIRES: _labelled(tally.fires.results.items()),
             exposition.RERUN_ENTRIES: [((), tally.runs.rerun_entry_count)],
             exposition.REQUESTS: self._requests.items(),
         }
@@ -159,6 +160,7 @@ class Metrics:
             exposition.START_LATENCY: [_latency_row(self._tally.start)],
             exposition.ATTEMPT_DURATION: [_latency_row(self._tally.run)],
             exposition.RUN_WAKE: [_latency_row(self._tally.runs.wake)],
+            exposition.FIRE_LATENESS: [_latency_row(self._tally.fires.lateness)],
             exposition.JOURNAL_ENTRIES: [_length_row(self._tally.runs.lengths)],
             exposition.REQUEST_SECONDS: [
                 each.row(*labels) for labels, each in self._request_seconds.items()

@@ -21,6 +21,13 @@ from tenure.core.limits import (
     ENQUEUES_PER_S,
     LISTS_PER_S,
     REGISTRATIONS_PER_S,
+    SCHEDULER_BATCH_SIZE,
+    SCHEDULER_BATCH_SIZE_MAX,
+    SCHEDULER_FIRES_PER_ROUND,
+    SCHEDULER_FIRES_PER_ROUND_MAX,
+    SCHEDULER_INTERVAL_MS,
+    SCHEDULER_INTERVAL_MS_MAX,
+    SCHEDULER_INTERVAL_MS_MIN,
     SUSPECT_GRACE_MS_MAX,
     SUSPECT_GRACE_MS_MIN,
 )
@@ -49,6 +56,9 @@ class _Options(TypedDict):
     register_rate: int
     list_rate: int
     session_grace_ms: int
+    scheduler_interval_ms: int
+    scheduler_batch_size: int
+    scheduler_fires: int
     is_pooled: bool
     log_format: Format
     log_level: str
@@ -60,6 +70,16 @@ def _session_grace_ms(text: str) -> int:
     if SUSPECT_GRACE_MS_MIN <= grace_ms <= SUSPECT_GRACE_MS_MAX:
         return grace_ms
     least, most = duration_text(SUSPECT_GRACE_MS_MIN), duration_text(SUSPECT_GRACE_MS_MAX)
+    raise click.BadParameter(f"{text!r} is not between {least} and {most}.")
+
+
+def _scheduler_interval_ms(text: str) -> int:
+    """Read seconds, as the variable has them, or a duration with its unit."""
+    interval_ms = duration_ms(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
+    if SCHEDULER_INTERVAL_MS_MIN <= interval_ms <= SCHEDULER_INTERVAL_MS_MAX:
+        return interval_ms
+    least = duration_text(SCHEDULER_INTERVAL_MS_MIN)
+    most = duration_text(SCHEDULER_INTERVAL_MS_MAX)
     raise click.BadParameter(f"{text!r} is not between {least} and {most}.")
 
 
@@ -159,6 +179,31 @@ def _session_grace_ms(text: str) -> int:
     help="How long a worker may take to reconnect before its tasks are handed out again.",
 )
 @option(
+    "--scheduler-interval",
+    "scheduler_interval_ms",
+    envvar="TENURE_SCHEDULER_INTERVAL_SECS",
+    type=_scheduler_interval_ms,
+    default=f"{SCHEDULER_INTERVAL_MS // 1_000}",
+    metavar="SECONDS",
+    help="How often schedules are looked at, beside the alarm for the next tick.",
+)
+@option(
+    "--scheduler-batch-size",
+    envvar="TENURE_SCHEDULER_BATCH_SIZE",
+    type=click.IntRange(1, SCHEDULER_BATCH_SIZE_MAX),
+    default=SCHEDULER_BATCH_SIZE,
+    metavar="COUNT",
+    help="Schedules that are looked at in one transaction.",
+)
+@option(
+    "--scheduler-fires",
+    envvar="TENURE_SCHEDULER_MAX_WORKFLOWS_PER_TICK",
+    type=click.IntRange(1, SCHEDULER_FIRES_PER_ROUND_MAX),
+    default=SCHEDULER_FIRES_PER_ROUND,
+    metavar="COUNT",
+    help="Tasks and runs that schedules start in one round of this server.",
+)
+@option(
     "--pooled",
     "is_pooled",
     envvar="TENURE_POOLED",
@@ -245,8 +290,13 @@ def _engine_settings(options: _Options) -> Settings:
 
     from tenure.engine.settings import Settings
 
-    grace = ("suspect_grace_ms", str(options["session_grace_ms"]))
-    given = dict([grace, *(each.partition("=")[::2] for each in options["engine"])])
+    own = [
+        ("suspect_grace_ms", str(options["session_grace_ms"])),
+        ("scheduler_interval_ms", str(options["scheduler_interval_ms"])),
+        ("scheduler_batch_size", str(options["scheduler_batch_size"])),
+        ("scheduler_fires_per_round", str(options["scheduler_fires"])),
+    ]
+    given = dict([*own, *(each.partition("=")[::2] for each in options["engine"])])
     unknown = given.keys() - set(Settings.__struct_fields__)
     if unknown:
         raise click.UsageError(f"--setting does not know {', '.join(sorted(unknown))}.")

@@ -2,11 +2,13 @@
 
 from typing import Final
 
-from tenure.core.limits.unit import DAY_MS, MIB, MINUTE_MS, SECOND_MS
+from tenure.core.limits.unit import DAY_MS, HOUR_MS, MIB, MINUTE_MS, SECOND_MS
 
 # How often schedules are looked at without an alarm, rows of one transaction, and fires of one
 # round; settings and options of the server replace them.
 SCHEDULER_INTERVAL_MS: Final = 5 * SECOND_MS
+SCHEDULER_INTERVAL_MS_MIN: Final = 100
+SCHEDULER_INTERVAL_MS_MAX: Final = 1 * HOUR_MS
 SCHEDULER_BATCH_SIZE: Final = 100
 SCHEDULER_BATCH_SIZE_MAX: Final = 1_000
 SCHEDULER_FIRES_PER_ROUND: Final = 1_000
@@ -46,8 +48,8 @@ WOKEN_SCHEDULES_MAX: Final = 500
 SETTLED_FIRES_MAX: Final = 500
 SWEPT_FIRES_MAX: Final = 2_000
 ENDED_FIRES_MAX: Final = 10_000
-# Schedules that doctor counts as late, and from how many failures in a row it speaks of them.
+# From when on doctor counts a schedule as late. It speaks of failures from the third in a row on,
+# which is the condition of an index.
 SCHEDULE_LATE_MS: Final = 1 * MINUTE_MS
-SCHEDULE_FAILURES_NOTED: Final = 3
 SCHEDULE_NOTE_BYTES_MAX: Final = 1_024
 SCHEDULE_ERROR_BYTES_MAX: Final = 1_024

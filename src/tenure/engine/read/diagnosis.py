@@ -21,6 +21,7 @@ from tenure.core.diagnosis.server_check import Disk, Latency
 from tenure.core.diagnosis.worker_check import WaitingLine
 from tenure.core.limits import DIAGNOSIS_MS_MAX, INSTANT_MS_MAX
 from tenure.engine.read.run_diagnosis import look_at_runs
+from tenure.engine.read.schedule_diagnosis import look_at_schedules
 from tenure.engine.worker import command as c
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
@@ -128,6 +129,7 @@ class _Look:
         await self._look_at_work()
         extent, now_ms = self._question.extent, self.store_now_ms
         self.findings += await look_at_runs(self._engine.store, extent, now_ms=now_ms)
+        self.findings += await look_at_schedules(self._engine.store, extent, now_ms=now_ms)
 
     async def _look_at_time(self) -> None:
         engine = self._engine

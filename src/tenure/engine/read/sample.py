@@ -18,7 +18,7 @@ from tenure.core.limits import (
 from tenure.core.task.record import TaskState
 from tenure.engine.claim.offer import Group
 from tenure.engine.read.query import scan
-from tenure.store.table import closing, listing
+from tenure.store.table import closing, listing, schedule_list
 from tenure.store.table.listing import Onlooker, Slice
 from tenure.store.transaction import Store, Tx
 
@@ -42,6 +42,8 @@ class Sample(msgspec.Struct, frozen=True):
     workers: dict[tuple[str, str], int]
     runs: dict[str, int] = {}
     closing_lag_ms: int = 0
+    due_schedule_count: int = 0
+    broken_schedule_count: int = 0
 
     @property
     def lease_count(self) -> int:
@@ -59,7 +61,8 @@ async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
         runs = await listing.count_run_states(tx, amount=RUNS_COUNTED_MAX)
         ended_at_ms = await closing.oldest_closing_ms(tx)
         lag_ms = 0 if ended_at_ms is None else max(0, now_ms - ended_at_ms)
-        return Sample(depths, oldest, workers, runs, lag_ms)
+        due_count, broken_count = await schedule_list.count_states(tx, now_ms)
+        return Sample(depths, oldest, workers, runs, lag_ms, due_count, broken_count)
 
     depths = await _depths(store)
     return await scan(store, body)

@@ -40,6 +40,9 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     In a queued step of a workflow ``run_id`` is its run, and ``idempotency_key`` is the same in
     runs that were made from that one by a retry, too. In a local step ``is_local`` is true,
     ``task_id`` and ``run_id`` are those of the run, and ``attempt`` counts attempts of the step.
+
+    What a schedule has started has its ``schedule_id``, and in ``fire_at`` the instant for which
+    it was started: that of the rule, however late it was.
     """
 
     task_id: str
@@ -65,6 +68,8 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     run_id: str = ""
     parent_id: str = ""
     is_local: bool = False
+    schedule_id: str = ""
+    fire_at: datetime | None = None
 
     @property
     def idempotency_key(self) -> str:

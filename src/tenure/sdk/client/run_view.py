@@ -74,6 +74,8 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str = ""
     root_run_id: str = ""
     retry_of: str = ""
+    schedule_id: str = ""
+    fire_at: datetime | None = None
     input: Payload | None = None
     output: Payload | None = None
     state: Payload | None = None
@@ -119,6 +121,8 @@ def run_description(run: pb.WorkflowRun, converter: Converter) -> RunDescription
         parent_id=run.parent_id,
         root_run_id=run.root_run_id,
         retry_of=run.retry_of,
+        schedule_id=run.schedule_id,
+        fire_at=datetime_of(run.fire_at.ToMilliseconds()),
         input=Payload(encoding, run.input) if run.input else None,
         output=Payload(run.output_encoding or encoding, run.output) if run.output else None,
         state=published(run),

@@ -70,6 +70,8 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     parent_id: str = ""
     retry_of: str = ""
+    schedule_id: str = ""
+    fire_at: datetime | None = None
     damaged: tuple[str, ...] = ()
 
 
@@ -118,6 +120,8 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
         run_id=task.run_id,
         parent_id=task.parent_id,
         retry_of=task.retry_of,
+        schedule_id=task.schedule_id,
+        fire_at=datetime_of(task.fire_at_ms),
         damaged=tuple(task.damaged),
     )
 

@@ -125,6 +125,8 @@ class FileRun(_Part):
     external_id: str = ""
     parent_id: str = ""
     first_run_id: str = ""
+    schedule_id: str = ""
+    fire_at_ms: int = 0
     labels: dict[str, str] = {}
     input: msgspec.Raw = _NO_JSON
     input_base64: bytes | None = None
@@ -242,6 +244,8 @@ def _file_run(run: WorkflowRun) -> FileRun:
         external_id=run.external_id,
         parent_id=run.parent_id,
         first_run_id=run.first_run_id,
+        schedule_id=run.schedule_id,
+        fire_at_ms=run.fire_at.ToMilliseconds(),
         labels=dict(run.labels),
         input=payload,
         input_base64=as_base64,
@@ -261,11 +265,12 @@ def _run(file: FileRun) -> WorkflowRun:
         external_id=file.external_id,
         parent_id=file.parent_id,
         first_run_id=file.first_run_id,
+        schedule_id=file.schedule_id,
         labels=file.labels,
         input=_bytes(file.input, file.input_base64) or b"",
     )
     made.options.encoding = file.encoding
-    for name in ("created_at", "begun_at", "finished_at"):
+    for name in ("created_at", "begun_at", "finished_at", "fire_at"):
         at_ms = getattr(file, f"{name}_ms")
         if at_ms:
             getattr(made, name).FromMilliseconds(at_ms)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import tenure
 from tenure.sdk.failure import TaskFailed
+from tenure.sdk.instant import datetime_of
 from tenure.sdk.journal_check.finding import Finding, Verdict
 from tenure.sdk.journal_check.recorded import RecordedRun
 from tenure.sdk.journal_check.value_watch import WatchingConverter
@@ -276,6 +277,8 @@ class _Rerun:
             generation=run.generation,
             labels=dict(run.labels),
             begun_at=datetime.fromtimestamp(self._begun_at_ms / 1_000, UTC),
+            schedule_id=run.schedule_id,
+            fire_at=datetime_of(run.fire_at.ToMilliseconds()),
         )
 
     # -- What the body asks of its port

@@ -59,7 +59,11 @@ _log = logging.getLogger("tenure.workflow")
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that a body belongs to; the same on each re-run."""
+    """The run that a body belongs to; the same on each re-run.
+
+    What a schedule has started has its ``schedule_id``, and in ``fire_at`` the instant for which
+    it was started: that of the rule, however late it was.
+    """
 
     run_id: str
     type: str
@@ -69,6 +73,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 1
     labels: dict[str, str] = {}
     begun_at: datetime
+    schedule_id: str = ""
+    fire_at: datetime | None = None
 
 
 class WorkflowContext:

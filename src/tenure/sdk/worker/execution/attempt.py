@@ -73,6 +73,8 @@ def info_of(task: task_pb2.AssignedTask, namespace: str, worker_id: str) -> Info
         user_key=task.idempotency_key or task.step_key,
         run_id=task.run_id,
         parent_id=task.parent_id,
+        schedule_id=task.schedule_id,
+        fire_at=datetime_of(task.fire_at_ms),
     )
 
 

@@ -16,6 +16,7 @@ from tenure.core.limits import ATTEMPT_MAX, STEP_WAIT_HERE_MS
 from tenure.core.task import retry
 from tenure.sdk import failure
 from tenure.sdk.activity.context import StopReason
+from tenure.sdk.instant import datetime_of
 from tenure.sdk.payload import Payload
 from tenure.sdk.worker.execution.task_heartbeat import TaskHeartbeat
 from tenure.sdk.worker.executor_protocol import WantedPage
@@ -464,6 +465,8 @@ def _info(task: task_pb2.AssignedTask, namespace: str) -> RunInfo:
         generation=task.generation,
         labels=dict(task.labels),
         begun_at=datetime.fromtimestamp(task.begun_at_ms / 1_000, UTC),
+        schedule_id=task.schedule_id,
+        fire_at=datetime_of(task.fire_at_ms),
     )
 
 

@@ -182,6 +182,8 @@ class LocalStep(ActivityContext):
             user_key=self.step.idempotency_key,
             run_id=task.task_id,
             is_local=True,
+            schedule_id=task.schedule_id,
+            fire_at=datetime_of(task.fire_at_ms),
         )
 
     def send_beat(self, *_beat: object) -> None:

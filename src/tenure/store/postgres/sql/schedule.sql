@@ -1,3 +1,25 @@
+-- name: count_schedule_states(now_ms, amount)
+-- Due ones and broken ones, each counted up to an amount.
+SELECT
+    (
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM schedules
+            WHERE due_at_ms IS NOT NULL AND due_at_ms <= CAST(:now_ms AS bigint)
+            LIMIT CAST(:amount AS integer)
+        ) AS d
+    ),
+    (
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM schedules
+            WHERE state = 'broken'
+            LIMIT CAST(:amount AS integer)
+        ) AS b
+    );
+
 -- name: count_schedules(namespace, type, paused, seen_max)
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
 FROM (
@@ -53,6 +75,37 @@ FROM unnest(
     CAST(:created_at_ms AS bigint[]), CAST(:changed_at_ms AS bigint[]),
     CAST(:version AS integer[]), CAST(:spec AS bytea[]), CAST(:progress AS bytea[])
 );
+
+-- name: list_broken_schedules(scope, amount)
+SELECT namespace, id
+FROM schedules
+WHERE state = 'broken'
+  AND (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(namespace))
+ORDER BY namespace, id
+LIMIT CAST(:amount AS integer);
+
+-- name: list_failing_schedules(scope, amount)
+SELECT namespace, id, failure_count
+FROM schedules
+WHERE failure_count >= 3
+  AND (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(namespace))
+ORDER BY failure_count DESC, namespace, id
+LIMIT CAST(:amount AS integer);
+
+-- name: list_late_schedules(scope, before_ms, amount)
+-- By namespace, with the one that has waited for the longest.
+SELECT o.namespace, count(*), min(o.due_at_ms), min(o.id)
+FROM (
+    SELECT namespace, id, due_at_ms
+    FROM schedules
+    WHERE due_at_ms IS NOT NULL
+      AND due_at_ms < CAST(:before_ms AS bigint)
+      AND (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(namespace))
+    ORDER BY due_at_ms
+    LIMIT CAST(:amount AS integer)
+) AS o
+GROUP BY o.namespace
+ORDER BY o.namespace;
 
 -- name: load_active_schedules(namespace, after_id, amount)
 SELECT

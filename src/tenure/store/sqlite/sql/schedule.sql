@@ -1,3 +1,25 @@
+-- name: count_schedule_states(now_ms, amount)
+-- Due ones and broken ones, each counted up to an amount.
+SELECT
+    (
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM schedules INDEXED BY schedules_due
+            WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
+            LIMIT :amount
+        ) AS d
+    ),
+    (
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM schedules INDEXED BY schedules_broken
+            WHERE state = 'broken'
+            LIMIT :amount
+        ) AS b
+    );
+
 -- name: count_schedules(namespace, type, paused, seen_max)
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
 FROM (
@@ -40,6 +62,37 @@ VALUES (
     :namespace, :id, :type, :state, :due_at_ms, :failure_count, :created_at_ms, :changed_at_ms,
     :version, :spec, :progress
 );
+
+-- name: list_broken_schedules(scope, amount)
+SELECT namespace, id
+FROM schedules INDEXED BY schedules_broken
+WHERE state = 'broken'
+  AND (:scope = '[]' OR namespace IN (SELECT s.value FROM json_each(:scope) AS s))
+ORDER BY namespace, id
+LIMIT :amount;
+
+-- name: list_failing_schedules(scope, amount)
+SELECT namespace, id, failure_count
+FROM schedules INDEXED BY schedules_failing
+WHERE failure_count >= 3
+  AND (:scope = '[]' OR namespace IN (SELECT s.value FROM json_each(:scope) AS s))
+ORDER BY failure_count DESC, namespace, id
+LIMIT :amount;
+
+-- name: list_late_schedules(scope, before_ms, amount)
+-- By namespace, with the one that has waited for the longest.
+SELECT o.namespace, count(*), min(o.due_at_ms), min(o.id)
+FROM (
+    SELECT namespace, id, due_at_ms
+    FROM schedules INDEXED BY schedules_due
+    WHERE due_at_ms IS NOT NULL
+      AND due_at_ms < :before_ms
+      AND (:scope = '[]' OR namespace IN (SELECT s.value FROM json_each(:scope) AS s))
+    ORDER BY due_at_ms
+    LIMIT :amount
+) AS o
+GROUP BY o.namespace
+ORDER BY o.namespace;
 
 -- name: load_active_schedules(namespace, after_id, amount)
 SELECT

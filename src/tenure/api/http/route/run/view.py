@@ -13,6 +13,7 @@ from tenure.api.http.route.task.view import (
     RetryPolicyView,
     StateName,
     failure,
+    fire_fields,
     output_fields,
     payload_fields,
     place_fields,
@@ -157,6 +158,13 @@ class RunItem(View, frozen=True):
     retry_of: str | UnsetType = UNSET
     first_run_id: (
         Annotated[str, Meta(description="The first of the runs made from each other by a retry")]
+        | UnsetType
+    ) = UNSET
+    schedule_id: Annotated[str, Meta(description="The schedule that started it")] | UnsetType = (
+        UNSET
+    )
+    fire_at: (
+        Annotated[Instant, Meta(description="For which instant the schedule started it")]
         | UnsetType
     ) = UNSET
     encoding: str = ""
@@ -322,6 +330,7 @@ def _item(task: Task, more: dict[str, Any]) -> RunItem:
         idempotency_key=or_unset(spec.idempotency_key),
         retry_of=or_unset(spec.retry_of),
         first_run_id=or_unset(task.place.first_run_id),
+        **fire_fields(task),
         **place_fields(task),
         encoding=spec.encoding,
         damaged=task.damaged or UNSET,

@@ -142,6 +142,13 @@ class TaskView(View, frozen=True):
         UNSET
     )
     retry_of: str | UnsetType = UNSET
+    schedule_id: Annotated[str, Meta(description="The schedule that started it")] | UnsetType = (
+        UNSET
+    )
+    fire_at: (
+        Annotated[Instant, Meta(description="For which instant the schedule started it")]
+        | UnsetType
+    ) = UNSET
 
 
 class TaskListView(View, frozen=True):
@@ -237,9 +244,18 @@ def _asked(task: Task) -> dict[str, Any]:
         "delivery_timeout_ms": spec.delivery_timeout_ms,
         "idempotency_key": or_unset(spec.idempotency_key),
         "retry_of": or_unset(spec.retry_of),
+        **fire_fields(task),
         **place_fields(task),
         "run_id": or_unset(task.place.run_id),
     }
+
+
+def fire_fields(task: Task) -> dict[str, Any]:
+    """Return which schedule has started a task, and for which instant."""
+    fire = task.spec.fire
+    if fire is None:
+        return {}
+    return {"schedule_id": fire.schedule_id, "fire_at": instant_or_unset(fire.fire_at_ms)}
 
 
 def place_fields(task: Task) -> dict[str, Any]:
