@@ -84,8 +84,7 @@ class Engine:
         self.meter: Meter = NULL_METER
         self.alarm = Alarm()
         self.grace_alarm = Alarm()
-        self.alarms = _by_service(self.alarm, self.grace_alarm)
-        self.schedule_news = ScheduleNews()
+        self.alarms, self.schedule_news = _by_service(self.alarm, self.grace_alarm), ScheduleNews()
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()
         self._pause = pause

@@ -1,6 +1,6 @@
 """What a look at a due schedule decides: which ticks fire, which are skipped, when to look again.
 
-Missed ticks come first (``_choose``), then the overlap policy (``_fire_all``, ``_fire_one``).
+Missed ticks come first (``_choose``), then the overlap policy (``_sort``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from tenure.core.limits import (
 from tenure.core.run.external_id import OnLive
 from tenure.core.schedule.event import Looked, NewId
 from tenure.core.schedule.origin import fire_key, skip_key
-from tenure.core.schedule.record import Fire, FireKind, Overlap, Schedule, ScheduleState, SkipReason
+from tenure.core.schedule.record import (
+    Fire,
+    FireKind,
+    Overlap,
+    Progress,
+    Schedule,
+    ScheduleState,
+    SkipReason,
+)
 from tenure.core.schedule.ticks import Ticks, between, newest
 from tenure.core.schedule.timing import TickRange, range_of
 
@@ -47,6 +55,7 @@ class _Sorted(msgspec.Struct, frozen=True, gc=False):
     firing: Sequence[int]
     skipped: Sequence[int] = ()
     waiting_ms: int = 0
+    reason: SkipReason = SkipReason.OVERLAP
 
 
 def broken(schedule: Schedule, error: str) -> Schedule:
@@ -90,92 +99,127 @@ def skipped(
     )
 
 
+class _View(NamedTuple):
+    """A look at a schedule: what the scheduler knows, the ticks, and the time."""
+
+    schedule: Schedule
+    event: Looked
+    ticks: Ticks
+    now_ms: int
+
+    def skip(self, found: TickRange, reason: SkipReason) -> Fire:
+        """Return what is recorded of a range of ticks that do not fire."""
+        fire_id = self.event.new_id()
+        return skipped(self.schedule, found, reason, fire_id=fire_id, now_ms=self.now_ms)
+
+
 def fire(schedule: Schedule, event: Looked, ticks: Ticks, now_ms: int) -> ScheduleDecision:
     """Return what fires at a look, and what does not."""
-    schedule, skips, chosen = _choose(schedule, event.new_id, ticks, now_ms)
-    progress, target = schedule.progress, schedule.spec.target
-    is_allowed = schedule.spec.overlap is Overlap.ALLOW
-    if is_allowed:
-        # A live run with the external id changes what the next tick does.
-        chosen = chosen[: 1 if target.external_id else event.room]
-    waiting = [progress.buffered_at_ms] if progress.buffered_at_ms else []
-    queue = [each for each in (*waiting, *chosen) if each not in event.fired]
-    parted = (
-        _Sorted(queue) if is_allowed else _part(schedule, queue, is_free=not event.is_last_live)
-    )
-    reason, firing = SkipReason.OVERLAP, parted.firing
-    fires = list(skips)
-    if firing and event.owner_id and target.on_live is OnLive.REJECT:
-        parted = _Sorted((), (*firing, *parted.skipped), parted.waiting_ms)
-        reason, firing = SkipReason.EXTERNAL_ID, ()
-    if parted.skipped:
-        row = parted.skipped
-        found = TickRange(row[0], row[-1], len(row))
-        fires.append(skipped(schedule, found, reason, fire_id=event.new_id(), now_ms=now_ms))
-    made = [_fired(schedule, each, event, now_ms) for each in firing]
-    progress = replace(
-        progress,
-        fired_until_ms=chosen[-1] if chosen else progress.fired_until_ms,
-        buffered_at_ms=parted.waiting_ms,
-        last_fire_at_ms=firing[-1] if firing else progress.last_fire_at_ms,
-        last_task_id=made[-1].task_id or "" if made else progress.last_task_id,
-        is_held=False,
-    )
-    is_cancel = parted.waiting_ms and schedule.spec.overlap is Overlap.CANCEL_PREVIOUS
-    looked = replace(schedule, progress=progress)
+    view, skips, chosen = _choose(_View(schedule, event, ticks, now_ms))
+    waiting_ms = view.schedule.progress.buffered_at_ms
+    queue = [*chosen] if not waiting_ms else [waiting_ms, *chosen]
+    found = _sort(view, [each for each in queue if each not in event.fired])
+    if found.skipped:
+        row = sorted(found.skipped)
+        skips.append(view.skip(TickRange(row[0], row[-1], len(row)), found.reason))
+    firings = [_fired(view, each) for each in found.firing]
+    progress = _advanced(view.schedule.progress, chosen, firings, found.waiting_ms)
+    pause_ms = FIRE_PACE_MS * max(1, len(firings))
+    is_cancel = found.waiting_ms and schedule.spec.overlap is Overlap.CANCEL_PREVIOUS
     return ScheduleDecision(
-        go_on(looked, ticks, now_ms, pause_ms=FIRE_PACE_MS * max(1, len(made))),
-        fires=(*fires, *made),
-        starts=() if event.owner_id else tuple(made),
+        go_on(replace(view.schedule, progress=progress), ticks, now_ms, pause_ms=pause_ms),
+        fires=(*skips, *firings),
+        starts=() if event.owner_id else tuple(firings),
         cancel_id=progress.last_task_id if is_cancel else "",
     )
 
 
-def _choose(
-    schedule: Schedule, new_id: NewId, ticks: Ticks, now_ms: int
-) -> tuple[Schedule, list[Fire], list[int]]:
-    """Return which missed ticks fire, the oldest first, and those that are skipped before them.
+def _advanced(
+    progress: Progress, chosen: list[int], firings: list[Fire], waiting_ms: int
+) -> Progress:
+    """Return the progress behind the ticks of a look."""
+    if chosen:
+        progress = replace(progress, fired_until_ms=chosen[-1])
+    if firings:
+        last = firings[-1]
+        progress = replace(
+            progress, last_fire_at_ms=last.fire_at_ms, last_task_id=last.task_id or ""
+        )
+    return replace(progress, buffered_at_ms=waiting_ms, is_held=False)
+
+
+def _choose(view: _View) -> tuple[_View, list[Fire], list[int]]:
+    """Return which missed ticks fire now, the oldest first, and what is skipped before them.
 
     What was chosen once stays chosen for a minute: it fires at a pace, while more ticks come.
     """
-    spec, progress = schedule.spec, schedule.progress
-    mark_ms, until_ms = progress.fired_until_ms, progress.chosen_until_ms
+    schedule, event, ticks, now_ms = view
+    mark_ms, until_ms = schedule.progress.fired_until_ms, schedule.progress.chosen_until_ms
+    most = MAX_CATCHUP_MAX
+    if schedule.spec.overlap is Overlap.ALLOW:
+        # A live run with the external id changes what the next tick does.
+        most = 1 if schedule.spec.target.external_id else event.room
     if mark_ms < until_ms and now_ms - until_ms <= LATE_TICK_MS:
-        amount = MAX_CATCHUP_MAX
-        return schedule, [], between(ticks, mark_ms, until_ms, amount)
+        return view, [], between(ticks, mark_ms, until_ms, most)
     last_ms = ticks.until(now_ms)
     if last_ms is None or last_ms <= mark_ms:
-        return schedule, [], []
-    window_ms = spec.catchup_window_ms
-    early_ms = mark_ms if window_ms is None else max(mark_ms, now_ms - window_ms - 1)
-    is_recent = now_ms - last_ms <= LATE_TICK_MS
-    amount = max(spec.max_catchup, 1) if is_recent else spec.max_catchup
-    chosen = newest(ticks, early_ms, now_ms, amount)
-    if not chosen and is_recent:
-        chosen = [last_ms]
+        return view, [], []
+    early_ms = _early_ms(view)
+    chosen = _newest(view, early_ms, last_ms)
     begin_ms = chosen[0] - 1 if chosen else last_ms
-    skips = []
-    early_reason, late_reason = SkipReason.CATCHUP_WINDOW, SkipReason.CATCHUP_LIMIT
-    if progress.is_held:
-        early_reason = late_reason = SkipReason.DISABLED
-    for after_ms, end_ms, reason in (
-        (mark_ms, min(early_ms, begin_ms), early_reason),
-        (early_ms, begin_ms, late_reason),
-    ):
-        found = range_of(ticks, after_ms=after_ms, until_ms=end_ms) if after_ms < end_ms else None
-        if found is not None:
-            skips.append(skipped(schedule, found, reason, fire_id=new_id(), now_ms=now_ms))
+    skips = _skip_missed(view, early_ms=min(early_ms, begin_ms), begin_ms=begin_ms)
     progress = replace(
-        progress, fired_until_ms=begin_ms, chosen_until_ms=chosen[-1] if chosen else 0
+        schedule.progress, fired_until_ms=begin_ms, chosen_until_ms=chosen[-1] if chosen else 0
     )
-    return replace(schedule, progress=progress), skips, chosen
+    return view._replace(schedule=replace(schedule, progress=progress)), skips, chosen[:most]
 
 
-def _part(schedule: Schedule, queue: list[int], *, is_free: bool) -> _Sorted:
-    """Part ticks by the overlap policy; ``is_free`` says that the last task has ended."""
+def _early_ms(view: _View) -> int:
+    """Return the instant up to which ticks are too old to fire: the mark, or before the window."""
+    mark_ms, window_ms = view.schedule.progress.fired_until_ms, view.schedule.spec.catchup_window_ms
+    return mark_ms if window_ms is None else max(mark_ms, view.now_ms - window_ms - 1)
+
+
+def _newest(view: _View, early_ms: int, last_ms: int) -> list[int]:
+    """Return the newest ticks that may fire; the last one does if it is only just late."""
+    most = view.schedule.spec.max_catchup
+    is_recent = view.now_ms - last_ms <= LATE_TICK_MS
+    chosen = newest(view.ticks, early_ms, view.now_ms, max(most, 1) if is_recent else most)
+    return [last_ms] if is_recent and not chosen else chosen
+
+
+def _skip_missed(view: _View, *, early_ms: int, begin_ms: int) -> list[Fire]:
+    """Return what is recorded of the ticks before the window, and of those beyond the limit."""
+    mark_ms = view.schedule.progress.fired_until_ms
+    early, late = SkipReason.CATCHUP_WINDOW, SkipReason.CATCHUP_LIMIT
+    if view.schedule.progress.is_held:
+        early = late = SkipReason.DISABLED
+    skips = []
+    for after_ms, until_ms, reason in ((mark_ms, early_ms, early), (early_ms, begin_ms, late)):
+        found = range_of(view.ticks, after_ms=after_ms, until_ms=until_ms)
+        if found is not None:
+            skips.append(view.skip(found, reason))
+    return skips
+
+
+def _sort(view: _View, queue: list[int]) -> _Sorted:
+    """Sort ticks by the overlap policy, then by whether a live run has the external id."""
+    schedule, event = view.schedule, view.event
+    if schedule.spec.overlap is Overlap.ALLOW:
+        found = _Sorted(queue)
+    else:
+        found = _part(schedule.spec.overlap, queue, is_free=not event.is_last_live)
+    if found.firing and event.owner_id and schedule.spec.target.on_live is OnLive.REJECT:
+        rejected = (*found.firing, *found.skipped)
+        return _Sorted((), rejected, found.waiting_ms, SkipReason.EXTERNAL_ID)
+    return found
+
+
+def _part(policy: Overlap, queue: list[int], *, is_free: bool) -> _Sorted:
+    """Sort ticks by a policy that looks at the last task; ``is_free`` says that it has ended."""
     if not queue:
         return _Sorted(())
-    match schedule.spec.overlap:
+    match policy:
         case Overlap.CANCEL_PREVIOUS:
             if is_free:
                 return _Sorted(queue[-1:], queue[:-1])
@@ -212,6 +256,7 @@ def made(
     )
 
 
-def _fired(schedule: Schedule, at_ms: int, event: Looked, now_ms: int) -> Fire:
+def _fired(view: _View, at_ms: int) -> Fire:
+    schedule, event = view.schedule, view.event
     planned = Planned(FireKind.TICK, fire_key(schedule.id, at_ms), at_ms)
-    return made(schedule, planned, now_ms=now_ms, new_id=event.new_id, task_id=event.owner_id)
+    return made(schedule, planned, now_ms=view.now_ms, new_id=event.new_id, task_id=event.owner_id)

@@ -136,6 +136,16 @@ class Spec(
     retry_of: str = ""
     fire: FireOrigin | None = None
 
+    @property
+    def schedule_id(self) -> str:
+        """The schedule that has started the task, if one has."""
+        return "" if self.fire is None else self.fire.schedule_id
+
+    @property
+    def fire_at_ms(self) -> int:
+        """For which instant its schedule has started it, 0 if none has."""
+        return 0 if self.fire is None else self.fire.fire_at_ms
+
 
 class AttemptProgress(
     msgspec.Struct,

@@ -112,30 +112,36 @@ def break_schedule(ws: WorkingSet, command: c.BreakSchedule) -> bool:
 
 def settle_fires(ws: WorkingSet, command: c.SettleFires) -> int:
     """Fill in how tasks have ended, and let their schedules hear of it in the order of the ends."""
-    work = ws.schedules.work
     ended: dict[ScheduleKey, list[tuple[int, FireOutcome]]] = {}
     count = 0
     for item in dict.fromkeys(command.items):
-        task = ws.tasks.get((item.namespace, item.task_id))
-        outcome = FireOutcome.UNKNOWN if task is None else _OUTCOMES.get(task.state)
-        found = work.open_fires.get((item.namespace, item.task_id), ())
-        fires = [fire for fire in found if fire.schedule_id == item.schedule_id]
+        outcome, at_ms = _end_of(ws, item)
+        fires = [] if outcome is None else _open_fires(ws, item)
         if outcome is None or not fires:
             continue
-        at_ms = ws.now_ms if task is None else task.finished_at_ms or ws.now_ms
-        work.settled += [_settled(fire, outcome, ws.now_ms) for fire in fires]
+        settled = [replace(x, outcome=outcome, settled_at_ms=ws.now_ms) for x in fires]
+        ws.schedules.work.settled += settled
         count += len(fires)
         ended.setdefault((item.namespace, item.schedule_id), []).append((at_ms, outcome))
     for key, ends in ended.items():
-        schedule = ws.schedules.get(key)
-        if schedule is not None:
+        if key in ws.schedules:
             outcomes = tuple([outcome for _, outcome in sorted(ends)])
-            change(ws, schedule, schedule_event.TasksEnded(outcomes))
+            change(ws, ws.schedules[key], schedule_event.TasksEnded(outcomes))
     return count
 
 
-def _settled(fire: Fire, outcome: FireOutcome, now_ms: int) -> Fire:
-    return replace(fire, outcome=outcome, settled_at_ms=now_ms)
+def _end_of(ws: WorkingSet, item: c.EndedFire) -> tuple[FireOutcome | None, int]:
+    """Return how and when a task has ended; one that was removed has, one that is live not."""
+    task = ws.tasks.get((item.namespace, item.task_id))
+    if task is None:
+        return FireOutcome.UNKNOWN, ws.now_ms
+    return _OUTCOMES.get(task.state), task.finished_at_ms or ws.now_ms
+
+
+def _open_fires(ws: WorkingSet, item: c.EndedFire) -> list[Fire]:
+    """Return the fires of a task; with an external id it may be that of other schedules too."""
+    found = ws.schedules.work.open_fires.get((item.namespace, item.task_id), ())
+    return [fire for fire in found if fire.schedule_id == item.schedule_id]
 
 
 def wake_schedules(ws: WorkingSet, command: c.WakeSchedules) -> str:

@@ -202,6 +202,16 @@ class ScheduleWork(msgspec.Struct):
     settled: list[Fire] = msgspec.field(default_factory=list)
     replaced: set[ScheduleKey] = msgspec.field(default_factory=set)
 
+    def note_known(self, found: Iterable[Fire]) -> None:
+        """Take in fires that were looked for by their keys."""
+        self.fires = {(each.namespace, each.key): each for each in found}
+
+    def note_open(self, found: Iterable[Fire]) -> None:
+        """Take in fires that were looked for by their tasks."""
+        for fire in found:
+            key = (fire.namespace, fire.task_id or "")
+            self.open_fires.setdefault(key, []).append(fire)
+
 
 class ScheduleRows(RowSet[ScheduleKey, Schedule]):
     """Schedules by (namespace, id), locked, and their fires.
@@ -267,38 +277,37 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
     def _want_more(self, rows: RowSets) -> None:
         """Let what due schedules depend on be loaded: namespaces, last tasks, external ids."""
         work = self.work
-        known = rows.namespaces.known
-        for key in work.starting:
-            if key in self and self[key].spec.target.external_id:
-                rows.external_ids.wanted.add((key[0], self[key].spec.target.external_id))
-        for namespace, schedule_id in work.due:
-            if namespace not in known:
-                rows.namespaces.wanted.add(namespace)
-            schedule = self[namespace, schedule_id]
-            target, last_id = schedule.spec.target, schedule.progress.last_task_id
-            if target.external_id:
-                rows.external_ids.wanted.add((namespace, target.external_id))
-            if last_id and schedule.spec.overlap is not Overlap.ALLOW:
-                rows.tasks.locked.add((namespace, last_id))
-                if target.is_run and schedule.spec.overlap is Overlap.CANCEL_PREVIOUS:
-                    rows.journals.of_runs.add((namespace, last_id))
+        starting = [*work.due, *(key for key in work.starting if key in self)]
+        for namespace, schedule_id in starting:
+            external_id = self[namespace, schedule_id].spec.target.external_id
+            if external_id:
+                rows.external_ids.wanted.add((namespace, external_id))
+        for key in work.due:
+            if key[0] not in rows.namespaces.known:
+                rows.namespaces.wanted.add(key[0])
+            if self[key].progress.last_task_id and self[key].spec.overlap is not Overlap.ALLOW:
+                self._want_last(rows, self[key])
+
+    def _want_last(self, rows: RowSets, schedule: Schedule) -> None:
+        key = (schedule.namespace, schedule.progress.last_task_id)
+        rows.tasks.locked.add(key)
+        if schedule.spec.target.is_run and schedule.spec.overlap is Overlap.CANCEL_PREVIOUS:
+            rows.journals.of_runs.add(key)
 
     async def _look_up(self, tx: Tx) -> None:
         work = self.work
         if work.counted:
-            counts = await tx.each("lock_schedule_counts", [(x,) for x in sorted(work.counted)])
-            work.counts = dict(cast("Sequence[tuple[str, int]]", [tuple(row) for row in counts]))
+            names = [(each,) for each in sorted(work.counted)]
+            rows = cast("Sequence[AnyRow]", await tx.each("lock_schedule_counts", names))
+            work.counts = {row[0]: row[1] for row in rows}
         if work.searches:
             # A backfill has to know all that have fired in its range.
-            amount = max(FIRES_AHEAD_MAX, BACKFILL_SEEN_MAX + 1 if self.wanted else 0)
+            amount = max(FIRES_AHEAD_MAX, BACKFILL_SEEN_MAX + 1 if work.starting else 0)
             work.ticks = await find_ticks(tx, work.searches, amount=amount)
         if work.fire_keys:
-            found = await find_fires(tx, work.fire_keys)
-            work.fires = {(each.namespace, each.key): each for each in found}
+            work.note_known(await find_fires(tx, work.fire_keys))
         if work.of_tasks:
-            for fire in await find_open_fires(tx, work.of_tasks):
-                key = (fire.namespace, fire.task_id or "")
-                work.open_fires.setdefault(key, []).append(fire)
+            work.note_open(await find_open_fires(tx, work.of_tasks))
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Write schedules, how many there are, and fires."""

@@ -134,8 +134,8 @@ def listed(task: Task) -> pb.WorkflowRun:
         step_key=where.key,
         first_run_id=where.first_run_id,
         retry_of=spec.retry_of,
-        schedule_id=spec.fire.schedule_id if spec.fire else "",
-        fire_at=instant(spec.fire.fire_at_ms if spec.fire else 0),
+        schedule_id=spec.schedule_id,
+        fire_at=instant(spec.fire_at_ms),
         external_id="" if task.link is None else task.link.external_id or "",
     )
     if task.state is TaskState.WAITING:

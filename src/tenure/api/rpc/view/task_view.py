@@ -300,8 +300,8 @@ def assigned(task: Task, task_token: str = "") -> task_pb2.AssignedTask:
         made.first_run_id = place.first_run_id
         made.external_id = task.link.external_id or ""
     if spec.fire is not None:
-        made.schedule_id = spec.fire.schedule_id
-        made.fire_at_ms = spec.fire.fire_at_ms
+        made.schedule_id = spec.schedule_id
+        made.fire_at_ms = spec.fire_at_ms
     return made
 
 
@@ -362,8 +362,8 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         root_run_id=where.root_run_id,
         step_key=where.key,
         retry_of=spec.retry_of,
-        schedule_id=spec.fire.schedule_id if spec.fire else "",
-        fire_at_ms=spec.fire.fire_at_ms if spec.fire else 0,
+        schedule_id=spec.schedule_id,
+        fire_at_ms=spec.fire_at_ms,
         version=task.version,
         output_encoding=task.output_encoding,
         damaged=task.damaged,
