@@ -128,7 +128,7 @@ class CronRule(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             found = _high(self._days_of(month), number if month == index else _MONTH_DAYS_MAX)
             if found is not None:
                 return _month(month).first_day + found - 1
-            index = month - 1
+            index, number = month - 1, _MONTH_DAYS_MAX
         return None
 
     def _count_days(self, first: int, end: int) -> int:

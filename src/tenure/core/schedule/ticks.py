@@ -17,7 +17,7 @@ from tenure.core.schedule.zone import UTC_NAME, Span, Zone, find_zone
 from tenure.errors import InvalidArgument
 
 _END_S: Final = TICKS_END_MS // 1_000
-# No clock changes by more: three zones have skipped or repeated a day.
+# No clock changes by more: some zones have skipped or repeated a day.
 _CHANGE_S_MAX: Final = 2 * 86_400
 
 
