@@ -49,10 +49,8 @@ class Zone:
     def span(self, at_s: int) -> Span:
         """Return a time around this instant without a change; it need not be the longest one."""
         assert 0 <= at_s < _END_S
-        for span in reversed(_spans(self.name, at_s // _YEAR_S)):
-            if span.start_s <= at_s:
-                return span
-        raise AssertionError("the spans of a year have a gap")
+        spans = reversed(_spans(self.name, at_s // _YEAR_S))
+        return next(span for span in spans if span.start_s <= at_s)
 
     def offset_s(self, at_s: int) -> int:
         """Return what the local clock is ahead of UTC at an instant."""
