@@ -118,6 +118,23 @@ def test_the_oldest_or_the_newest_are_taken_and_counting_ends() -> None:
         assert count(ticks, 600_000, 0, 3) == 0
 
 
+class Twice:
+    """Ticks of another kind: only at 1,000 and at 5,000."""
+
+    def after(self, at_ms: int) -> int | None:
+        return next((tick for tick in (1_000, 5_000) if tick > at_ms), None)
+
+    def until(self, at_ms: int) -> int | None:
+        return next((tick for tick in (5_000, 1_000) if tick <= at_ms), None)
+
+
+def test_ticks_of_any_kind_are_counted() -> None:
+    assert count(Twice(), 0, 10_000, 100) == 2
+    assert count(Twice(), 1_000, 10_000, 100) == 1
+    assert count(Twice(), 0, 10_000, 1) == 1
+    assert newest(Twice(), 0, 10_000, 100) == [1_000, 5_000]
+
+
 def test_ticks_of_a_rule_are_made_once() -> None:
     assert of_cron("1 2 3 4 *", "Europe/Berlin") is of_cron("1 2 3 4 *", "Europe/Berlin")
 

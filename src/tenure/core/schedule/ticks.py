@@ -33,12 +33,6 @@ class Ticks(Protocol):
         It steps backwards: the cost does not depend on how many ticks there have been.
         """
 
-    def count(self, after_ms: int, until_ms: int, most: int) -> int:
-        """Return the number of ticks in ``(after, until]``, or ``most`` if there are more.
-
-        It is computed, not walked: the cost does not depend on the number.
-        """
-
 
 class CronTicks:
     """The ticks of a cron rule in a zone, at whole seconds."""
@@ -165,8 +159,13 @@ def of_interval(every_ms: int, offset_ms: int = 0) -> IntervalTicks:
 
 
 def count(ticks: Ticks, after_ms: int, until_ms: int, most: int) -> int:
-    """Return the number of ticks in ``(after, until]``, or ``most`` if there are more."""
-    return ticks.count(after_ms, until_ms, most)
+    """Return the number of ticks in ``(after, until]``, or ``most`` if there are more.
+
+    Those of a rule and of an interval are computed, not walked.
+    """
+    if isinstance(ticks, CronTicks | IntervalTicks):
+        return ticks.count(after_ms, until_ms, most)
+    return len(between(ticks, after_ms, until_ms, most))
 
 
 def between(ticks: Ticks, after_ms: int, until_ms: int, most: int) -> list[int]:
