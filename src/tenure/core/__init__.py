@@ -8,7 +8,7 @@ parameters. The same arguments give the same result, in any process and any numb
 
 State: the core owns none. Entities are frozen values; the store owns the rows they come from.
 Caches hold valid names, rules of schedules and time zones. They change the cost of a call, never
-its result. The zones are data of an installed package, read once, like code.
+its result. `tenure.zone_data`, below the core, reads the zones of an installed package.
 
 Failure: a refused event gives a `Rejection`, a value. Invalid input from outside raises a
 `TenureError` before anything is decided. A failed `assert` is a bug in Tenure.
