@@ -100,10 +100,11 @@ def may_tick(model: Model, zone: ZoneInfo, day: int) -> bool:
 
 def _shown_before(zone: ZoneInfo, at_s: int) -> datetime:
     """Return the latest local time that was shown before: clocks are set at whole minutes."""
-    before = range(at_s - 26 * 3600, at_s, 1800)
+    first_s = at_s - 26 * 3600
+    before = (*range(first_s, at_s, 1800), at_s - 1)
     if len({datetime.fromtimestamp(each, zone).utcoffset() for each in before}) == 1:
         return local_at(zone, at_s - 1)
-    first_end = before.start - before.start % 60 + 59
+    first_end = first_s - first_s % 60 + 59
     return max(local_at(zone, each) for each in (*range(first_end, at_s, 60), at_s - 1))
 
 
