@@ -47,6 +47,7 @@ from tests.soak import (
     run_replacement,
     run_replicas,
     run_restart,
+    schedule_rules,
     server_pause,
     server_restart,
     sleeping_runs,
@@ -137,6 +138,8 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "run_check": CatalogEntry(run_check.run, NO_TIME),
     "programs": CatalogEntry(programs.run, NO_TIME),
     "sleeping_runs": CatalogEntry(sleeping_runs.run, SPEED),
+    # Schedules.
+    "schedule_rules": CatalogEntry(schedule_rules.run, NO_TIME),
     # All of it together, at random.
     "campaign": CatalogEntry(campaign.run, LEASES),
     "exclusive_cut": CatalogEntry(exclusive_cut.run, LEASES),

@@ -23,12 +23,12 @@ def instant_text(at_ms: int) -> str:
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
-    year, month, day = _date(days)
+    year, month, day = date_of(days)
     date = f"{year:04d}-{month:02d}-{day:02d}"
     return f"{date}T{hour:02d}:{minute:02d}:{second:02d}.{milliseconds:03d}Z"
 
 
-def _date(days: int) -> tuple[int, int, int]:
+def date_of(days: int) -> tuple[int, int, int]:
     """Return the year, month and day that begins this many days after the epoch.
 
     Years are counted from March on, so that the leap day is the last day of a year.

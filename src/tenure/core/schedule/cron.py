@@ -6,24 +6,24 @@ clock, which is never set. What happens when it is set is up to ``ticks``.
 
 from __future__ import annotations
 
+import calendar
 import functools
 import re
-from datetime import date
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tenure.core import check
+from tenure.core.instant import date_of
 from tenure.core.limits import RULE_BYTES_MAX, RULE_YEAR_MAX, RULE_YEAR_MIN, RULES_REMEMBERED_MAX
 from tenure.core.schedule import field
 from tenure.core.schedule.field import Field
 from tenure.errors import InvalidArgument
 
 _DAY_S: Final = 86_400
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _YEAR_MONTHS: Final = 12
 _MONTH_DAYS_MAX: Final = 31
-_DAYS_END: Final = date(RULE_YEAR_MAX + 1, 1, 1).toordinal() - _EPOCH_ORDINAL
+_DAYS_END: Final = calendar.timegm((RULE_YEAR_MAX + 1, 1, 1, 0, 0, 0)) // _DAY_S
 # The last workday is one or two days before a last day that is a Saturday or Sunday.
 _WORKDAY_BEFORE: Final = {6: 1, 0: 2}
 
@@ -48,6 +48,7 @@ _SPECS: Final = (
     field.WEEKDAY,
     field.YEAR,
 )
+_AT_ZERO: Final = Field(1)
 _ALL_YEARS: Final = Field(
     sum(1 << year for year in range(RULE_YEAR_MIN, RULE_YEAR_MAX + 1)), is_star=True
 )
@@ -128,7 +129,7 @@ class CronRule(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             found = _high(self._days_of(month), number if month == index else _MONTH_DAYS_MAX)
             if found is not None:
                 return _month(month).first_day + found - 1
-            index = month - 1
+            index, number = month - 1, _MONTH_DAYS_MAX
         return None
 
     def _count_days(self, first: int, end: int) -> int:
@@ -244,29 +245,33 @@ def _parse(text: str) -> CronRule:
 
 def _fields(text: str) -> list[Field]:
     """Read the seven fields; the second is 0 and the year is ``*`` if it has fewer."""
+    words = _words(text)
+    has_second = len(words) > _WITHOUT_SECOND
+    specs = _SPECS if has_second else _SPECS[1:]
+    read = [
+        field.read_field(spec, word, character)
+        for spec, (word, character) in zip(specs, words, strict=False)
+    ]
+    second = [] if has_second else [_AT_ZERO]
+    year = [] if len(words) > _WITHOUT_YEAR else [_ALL_YEARS]
+    return second + read + year
+
+
+def _words(text: str) -> list[tuple[str, int]]:
+    """Return the words of a rule in upper case, each with the character at which it begins."""
     if not text.isascii():
         # Some others become letters of ASCII in upper case.
         raise InvalidArgument("rule must be written in ASCII", field="rule")
-    rule = text.upper()
-    words = [(found.group(), found.start() + 1) for found in _WORD.finditer(rule)]
+    words = [(found.group(), found.start() + 1) for found in _WORD.finditer(text.upper())]
     if len(words) == 1 and words[0][0] in _SHORT:
-        words = [(word, 1) for word in _SHORT[words[0][0]].split()]
+        return [(word, 1) for word in _SHORT[words[0][0]].split()]
     if not _WITHOUT_SECOND <= len(words) <= len(_SPECS):
         raise InvalidArgument(
             "rule must have 5 fields (minute hour day month weekday), 6 with the second in front, "
             f"7 with a year at the end, or be one of {', '.join(_SHORT).lower()}",
             field="rule",
         )
-    first = 1 if len(words) == _WITHOUT_SECOND else 0
-    read = [
-        field.read_field(spec, word, character)
-        for spec, (word, character) in zip(_SPECS[first:], words, strict=False)
-    ]
-    if len(words) == _WITHOUT_SECOND:
-        read.insert(0, Field(1))
-    if len(words) <= _WITHOUT_YEAR:
-        read.append(_ALL_YEARS)
-    return read
+    return words
 
 
 def _months(months: int, years: int) -> int:
@@ -280,17 +285,17 @@ def _months(months: int, years: int) -> int:
 
 def _month_of(day: int) -> tuple[int, int]:
     """Return the month of a day since the epoch, January 1970 being 0, and its number there."""
-    found = date.fromordinal(day + _EPOCH_ORDINAL)
-    return (found.year - RULE_YEAR_MIN) * _YEAR_MONTHS + found.month - 1, found.day
+    year, month, number = date_of(day)
+    return (year - RULE_YEAR_MIN) * _YEAR_MONTHS + month - 1, number
 
 
 @functools.lru_cache(maxsize=(RULE_YEAR_MAX - RULE_YEAR_MIN + 1) * _YEAR_MONTHS)
 def _month(index: int) -> _Month:
-    year, month = divmod(index, _YEAR_MONTHS)
-    first = date(RULE_YEAR_MIN + year, month + 1, 1)
-    year, month = divmod(index + 1, _YEAR_MONTHS)
-    length = (date(RULE_YEAR_MIN + year, month + 1, 1) - first).days
-    return _Month(first.toordinal() - _EPOCH_ORDINAL, first.isoweekday() % field.WEEK, length)
+    years, months = divmod(index, _YEAR_MONTHS)
+    year, month = RULE_YEAR_MIN + years, months + 1
+    monday_based, length = calendar.monthrange(year, month)
+    first_day = calendar.timegm((year, month, 1, 0, 0, 0)) // _DAY_S
+    return _Month(first_day, (monday_based + 1) % field.WEEK, length)
 
 
 # There are 28 forms of a month for each rule with a day of its own.

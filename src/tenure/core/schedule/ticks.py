@@ -17,7 +17,7 @@ from tenure.core.schedule.zone import UTC_NAME, Span, Zone, find_zone
 from tenure.errors import InvalidArgument
 
 _END_S: Final = TICKS_END_MS // 1_000
-# No clock changes by more: three zones have skipped or repeated a day.
+# No clock changes by more: some zones have skipped or repeated a day.
 _CHANGE_S_MAX: Final = 2 * 86_400
 
 
@@ -31,12 +31,6 @@ class Ticks(Protocol):
         """Return the newest tick at or before an instant, or ``None`` if there is none since 1970.
 
         It steps backwards: the cost does not depend on how many ticks there have been.
-        """
-
-    def count(self, after_ms: int, until_ms: int, most: int) -> int:
-        """Return the number of ticks in ``(after, until]``, or ``most`` if there are more.
-
-        It is computed, not walked: the cost does not depend on the number.
         """
 
 
@@ -165,8 +159,13 @@ def of_interval(every_ms: int, offset_ms: int = 0) -> IntervalTicks:
 
 
 def count(ticks: Ticks, after_ms: int, until_ms: int, most: int) -> int:
-    """Return the number of ticks in ``(after, until]``, or ``most`` if there are more."""
-    return ticks.count(after_ms, until_ms, most)
+    """Return the number of ticks in ``(after, until]``, or ``most`` if there are more.
+
+    Those of a rule and of an interval are computed, not walked.
+    """
+    if isinstance(ticks, CronTicks | IntervalTicks):
+        return ticks.count(after_ms, until_ms, most)
+    return len(between(ticks, after_ms, until_ms, most))
 
 
 def between(ticks: Ticks, after_ms: int, until_ms: int, most: int) -> list[int]:

@@ -1,29 +1,25 @@
 """Time zones: how far a local clock is from UTC, and between which instants.
 
-The data are those of the package ``tzdata``, never those of the machine: servers with the same
-packages agree on every tick, and an update of the system changes none. They are read as code is:
-once, from the installed package, by a name that the package itself lists.
+The data come from `tenure.zone_data`; each server has the same.
 """
 
 from __future__ import annotations
 
 import functools
-from datetime import UTC, datetime, timedelta
-from importlib import resources
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 from tenure.core import check
 from tenure.core.limits import TICKS_END_MS, ZONE_BYTES_MAX, ZONE_YEARS_REMEMBERED_MAX
 from tenure.errors import InvalidArgument
+from tenure.zone_data import offset_s, zone_names
 
 UTC_NAME: Final = "UTC"
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _END_S: Final = TICKS_END_MS // 1_000
 _YEAR_S: Final = 366 * 86_400
-# No zone changes twice within so short a time; a test looks at all of them.
-_STEP_S: Final = 86_400
+# No zone changes twice within so short a time: the two closest changes are almost 7 days apart, and
+# a test looks at all of them.
+_STEP_S: Final = 3 * 86_400
 
 
 class Span(NamedTuple):
@@ -48,10 +44,8 @@ class Zone:
     def span(self, at_s: int) -> Span:
         """Return a time around this instant without a change; it need not be the longest one."""
         assert 0 <= at_s < _END_S
-        for span in reversed(_spans(self.name, at_s // _YEAR_S)):
-            if span.start_s <= at_s:
-                return span
-        raise AssertionError("the spans of a year have a gap")
+        spans = reversed(_spans(self.name, at_s // _YEAR_S))
+        return next(span for span in spans if span.start_s <= at_s)
 
     def offset_s(self, at_s: int) -> int:
         """Return what the local clock is ahead of UTC at an instant."""
@@ -65,7 +59,7 @@ def find_zone(name: str) -> Zone:
     a path before.
     """
     checked = check.text(name, "zone", bytes_max=ZONE_BYTES_MAX)
-    if checked not in _names():
+    if checked not in zone_names():
         raise InvalidArgument(
             "zone must be UTC or a name of the IANA time zone database, such as Europe/Berlin",
             field="zone",
@@ -73,48 +67,29 @@ def find_zone(name: str) -> Zone:
     return Zone(checked)
 
 
-@functools.cache
-def _names() -> frozenset[str]:
-    return frozenset(resources.files("tzdata").joinpath("zones").read_text("ascii").split())
-
-
-@functools.lru_cache(maxsize=64)
-def _data(name: str) -> ZoneInfo:
-    path = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
-    with path.open("rb") as file:
-        return ZoneInfo.from_file(file, key=name)
-
-
 @functools.lru_cache(maxsize=ZONE_YEARS_REMEMBERED_MAX)
 def _spans(name: str, year: int) -> tuple[Span, ...]:
     """Return the spans of 366 days, counted from the epoch."""
-    zone = _data(name)
     start, end = year * _YEAR_S, min((year + 1) * _YEAR_S, _END_S)
-    offset = _offset(zone, start)
-    spans = [Span(start, end, offset, _offset(zone, start - 1))]
+    offset = offset_s(name, start)
+    spans = [Span(start, end, offset, offset_s(name, start - 1))]
     for after in range(start + _STEP_S, end + _STEP_S, _STEP_S):
         at = min(after, end - 1)
-        changed_to = _offset(zone, at)
+        changed_to = offset_s(name, at)
         if changed_to != spans[-1].offset_s:
-            change = _change(zone, after - _STEP_S, at)
+            change = _change(name, after - _STEP_S, at)
             spans[-1] = spans[-1]._replace(end_s=change)
             spans.append(Span(change, end, changed_to, spans[-1].offset_s))
     return tuple(spans)
 
 
-def _change(zone: ZoneInfo, before_s: int, after_s: int) -> int:
+def _change(name: str, before_s: int, after_s: int) -> int:
     """Return the first second with the later of two offsets."""
-    before = _offset(zone, before_s)
+    before = offset_s(name, before_s)
     while after_s - before_s > 1:
         middle = (before_s + after_s) // 2
-        if _offset(zone, middle) == before:
+        if offset_s(name, middle) == before:
             before_s = middle
         else:
             after_s = middle
     return after_s
-
-
-def _offset(zone: ZoneInfo, at_s: int) -> int:
-    offset = (_EPOCH + timedelta(seconds=at_s)).astimezone(zone).utcoffset()
-    assert offset is not None
-    return int(offset.total_seconds())
