@@ -119,9 +119,7 @@ def fire(schedule: Schedule, event: Looked, ticks: Ticks, now_ms: int) -> Schedu
     waiting_ms = view.schedule.progress.buffered_at_ms
     queue = [*chosen] if not waiting_ms else [waiting_ms, *chosen]
     found = _sort(view, [each for each in queue if each not in event.fired])
-    if found.skipped:
-        row = sorted(found.skipped)
-        skips.append(view.skip(TickRange(row[0], row[-1], len(row)), found.reason))
+    skips += _skip_sorted(view, found, has_gap=bool(skips))
     firings = [_fired(view, each) for each in found.firing]
     progress = _advanced(view.schedule.progress, chosen, firings, found.waiting_ms)
     pause_ms = FIRE_PACE_MS * max(1, len(firings))
@@ -132,6 +130,21 @@ def fire(schedule: Schedule, event: Looked, ticks: Ticks, now_ms: int) -> Schedu
         starts=() if event.owner_id else tuple(firings),
         cancel_id=progress.last_task_id if is_cancel else "",
     )
+
+
+def _skip_sorted(view: _View, found: _Sorted, *, has_gap: bool) -> list[Fire]:
+    """Return what is recorded of ticks that did not fire; ranges never overlap.
+
+    A tick that has waited is a range of its own if others behind it are skipped already.
+    """
+    row = sorted(found.skipped)
+    has_waited = bool(row) and row[0] == view.schedule.progress.buffered_at_ms
+    first = 1 if has_gap and has_waited else 0
+    return [
+        view.skip(TickRange(some[0], some[-1], len(some)), found.reason)
+        for some in (row[:first], row[first:])
+        if some
+    ]
 
 
 def _advanced(
