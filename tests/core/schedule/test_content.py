@@ -89,7 +89,9 @@ def test_ticks_are_between_start_and_end() -> None:
     assert ticks.after(NOW + 4 * SECOND) is None
     assert ticks.until(NOW + 9 * SECOND) == NOW + 4 * SECOND
     assert ticks.until(NOW + SECOND) is None
-    assert ticks.count(NOW, NOW + 9 * SECOND, 10) == 3
+    found = range_of(ticks, after_ms=NOW, until_ms=NOW + 9 * SECOND)
+    assert found is not None
+    assert found.count == 3
     open_start = ticks_of(spec(ends_at_ms=NOW))
     assert open_start.until(NOW + SECOND) == NOW
     assert ticks_of(spec(starts_at_ms=NOW)).after(0) == NOW

@@ -6,7 +6,7 @@ import msgspec
 
 from tenure.core.limits import TICKS_COUNTED_MAX, TICKS_END_MS
 from tenure.core.schedule.record import Rule, Schedule, ScheduleSpec, ScheduleState
-from tenure.core.schedule.ticks import Ticks, of_cron, of_interval
+from tenure.core.schedule.ticks import Ticks, count, of_cron, of_interval
 from tenure.errors import InvalidArgument
 
 
@@ -30,7 +30,7 @@ class BoundedTicks(msgspec.Struct, frozen=True):
     def count(self, after_ms: int, until_ms: int, most: int) -> int:
         """Return the number of ticks in ``(after, until]``, or ``most`` if there are more."""
         first_ms = max(after_ms, self.starts_at_ms - 1)
-        return self.ticks.count(first_ms, min(until_ms, self.ends_at_ms), most)
+        return count(self.ticks, first_ms, min(until_ms, self.ends_at_ms), most)
 
 
 class TickRange(msgspec.Struct, frozen=True, gc=False):
@@ -64,8 +64,11 @@ def range_of(ticks: Ticks, *, after_ms: int, until_ms: int) -> TickRange | None:
     if first_ms is None or last_ms is None or first_ms > until_ms:
         return None
     most = TICKS_COUNTED_MAX
-    count = ticks.count(after_ms, until_ms, most + 1)
-    return TickRange(first_ms, last_ms, min(count, most), count <= most)
+    if isinstance(ticks, BoundedTicks):
+        found = ticks.count(after_ms, until_ms, most + 1)
+    else:
+        found = count(ticks, after_ms, until_ms, most + 1)
+    return TickRange(first_ms, last_ms, min(found, most), found <= most)
 
 
 def next_tick_ms(schedule: Schedule, now_ms: int) -> int | None:
