@@ -163,6 +163,15 @@ def test_the_last_task_is_cancelled_for_the_next_tick() -> None:
     assert free.cancel_id == ""
 
 
+def test_a_tick_that_waited_is_skipped_alone_because_others_may_be_skipped_already() -> None:
+    mark_ms = NOW + 3 * SECOND
+    waiting = schedule(
+        BUFFER, last_task_id="t", buffered_at_ms=NOW + SECOND, fired_until_ms=mark_ms
+    )
+    busy = looked(waiting, 5 * SECOND, is_last_live=True)
+    assert skips(busy) == [("overlap", 1, 1, 1), ("overlap", 4, 4, 1)]
+
+
 def test_a_tick_that_waited_under_another_policy_fires() -> None:
     given = schedule(buffered_at_ms=NOW, last_task_id="t")
     assert ticks(looked(given, SECOND, is_last_live=True)) == [0, 1]

@@ -119,7 +119,7 @@ def fire(schedule: Schedule, event: Looked, ticks: Ticks, now_ms: int) -> Schedu
     waiting_ms = view.schedule.progress.buffered_at_ms
     queue = [*chosen] if not waiting_ms else [waiting_ms, *chosen]
     found = _sort(view, [each for each in queue if each not in event.fired])
-    skips += _skip_sorted(view, found, has_gap=bool(skips))
+    skips += _skip_sorted(view, found)
     firings = [_fired(view, each) for each in found.firing]
     progress = _advanced(view.schedule.progress, chosen, firings, found.waiting_ms)
     pause_ms = FIRE_PACE_MS * max(1, len(firings))
@@ -132,14 +132,14 @@ def fire(schedule: Schedule, event: Looked, ticks: Ticks, now_ms: int) -> Schedu
     )
 
 
-def _skip_sorted(view: _View, found: _Sorted, *, has_gap: bool) -> list[Fire]:
+def _skip_sorted(view: _View, found: _Sorted) -> list[Fire]:
     """Return what is recorded of ticks that did not fire; ranges never overlap.
 
-    A tick that has waited is a range of its own if others behind it are skipped already.
+    A tick that has waited is a range of its own: what came behind it may be skipped already,
+    because it was missed or because the rule was replaced.
     """
     row = sorted(found.skipped)
-    has_waited = bool(row) and row[0] == view.schedule.progress.buffered_at_ms
-    first = 1 if has_gap and has_waited else 0
+    first = int(bool(row) and row[0] == view.schedule.progress.buffered_at_ms)
     return [
         view.skip(TickRange(some[0], some[-1], len(some)), found.reason)
         for some in (row[:first], row[first:])
