@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from tenure.engine.engine import Engine
+from tenure.engine.service import Job
+from tenure.engine.settings import Settings
 from tenure.store.sqlite.store import SqliteStore
 from tests.sim.checker import JOURNALS, LEASES, TASKS, WORKERS
 from tests.sim.clock import LoopClock
-
-if TYPE_CHECKING:
-    from tests.sim.world import World
+from tests.sim.faults import Faults
+from tests.sim.loop import SimulatedLoop
 
 # Statements that change nothing the checker looks at; every other one makes it look again.
 _HARMLESS: Final = (
@@ -45,10 +46,47 @@ class Crash(BaseException):
     """The process of an engine dies here."""
 
 
+class Hints(Protocol):
+    """Carries what servers tell each other."""
+
+    def hint(self, sender: Server, payload: str) -> None: ...
+
+
+class Observer(Protocol):
+    """Looks at the rows after each commit."""
+
+    def committed(self, server: Server, dirty: int) -> None: ...
+
+
+class Surroundings(Protocol):
+    """A world, as far as its servers know it."""
+
+    path: str
+    clock: LoopClock
+    loop: SimulatedLoop
+    faults: Faults
+    settings: Settings
+    has_hints: bool
+    is_healed: bool
+
+    @property
+    def now_ms(self) -> float: ...
+    @property
+    def network(self) -> Hints: ...
+    @property
+    def checker(self) -> Observer: ...
+    def services(self) -> Sequence[Job] | None: ...
+    def random(self, name: str) -> Random: ...
+    def new_id(self) -> str: ...
+    def note(self, text: str) -> None: ...
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]: ...
+    def server_died(self, server: Server, server_id: str) -> None: ...
+
+
 class EngineClock:
     """Time, ids and chance of one engine: store time is the world's, monotonic time its own."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: Surroundings, name: str) -> None:
         self._world = world
         self._random = world.random(f"clock {name}")
         spread = world.faults.drift
@@ -73,7 +111,7 @@ class EngineClock:
 class SimulatedStore(SqliteStore):
     """Lets servers tell each other what they would on PostgreSQL, in worlds where they listen."""
 
-    def __init__(self, server: Server, world: World, life: int) -> None:
+    def __init__(self, server: Server, world: Surroundings, life: int) -> None:
         super().__init__(
             world.path,
             clock=world.clock.now_ms,
@@ -107,7 +145,7 @@ class SimulatedStore(SqliteStore):
 class Server:
     """One replica. Its number is its address; each start gives it a new engine and server id."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Surroundings, number: int) -> None:
         self._world = world
         self.number = number
         self.engine: Engine | None = None
@@ -140,6 +178,7 @@ class Server:
             settings=world.settings,
             server_id=world.new_id(),
             pause=self._pause if slows else None,
+            services=world.services(),
         )
         await engine.start()
         self.started_at_ms = world.now_ms

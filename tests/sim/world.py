@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 from unittest import mock
@@ -18,6 +18,7 @@ from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine.access.command import CreateNamespace, SetQueue
 from tenure.engine.command import TaskRef
 from tenure.engine.run.command import ResumeRun
+from tenure.engine.service import Job
 from tenure.engine.settings import Settings
 from tenure.engine.task.command import ResumeTask
 from tenure.sdk.workflow import run as sdk_run
@@ -108,6 +109,10 @@ class World:
     def now_ms(self) -> float:
         """Return the real time of this world, which no clock jump moves."""
         return self.loop.time() * 1000
+
+    def services(self) -> Sequence[Job] | None:
+        """Return what servers do by themselves: all that they do."""
+        return None
 
     def random(self, name: str) -> Random:
         """Return a source of chance of its own, so that parties do not disturb each other."""

@@ -48,6 +48,7 @@ from tests.soak import (
     run_replicas,
     run_restart,
     schedule_rules,
+    schedule_simulation,
     server_pause,
     server_restart,
     sleeping_runs,
@@ -140,6 +141,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "sleeping_runs": CatalogEntry(sleeping_runs.run, SPEED),
     # Schedules.
     "schedule_rules": CatalogEntry(schedule_rules.run, NO_TIME),
+    "schedule_simulation": CatalogEntry(schedule_simulation.run, NO_TIME),
     # All of it together, at random.
     "campaign": CatalogEntry(campaign.run, LEASES),
     "exclusive_cut": CatalogEntry(exclusive_cut.run, LEASES),
