@@ -138,3 +138,7 @@ def test_a_filter_names_its_invalid_field() -> None:
     assert ScheduleFilter(type="mail").checked() == ScheduleFilter(type="mail")
     with pytest.raises(InvalidArgument):
         ScheduleFilter(type="a b").checked()
+
+
+def test_a_schedule_is_known_by_its_namespace_and_id() -> None:
+    assert schedule().key == ("acme/default", "nightly")
