@@ -47,6 +47,8 @@ from tenure.engine.worker import command as c
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
+from tenure.store.table.closing import ClosingRows
+from tenure.store.table.lease import LeaseRows
 from tenure.store.transaction import LaneName, Store
 
 log = structlog.get_logger("tenure.engine")
@@ -389,7 +391,7 @@ class Engine:
         note_damage(committed.ws.damaged)
         self._remember(committed)
         self._dispatch.learn(committed)
-        if committed.ws.journals.holders:
+        if committed.ws.rows.has_reports:
             _answer_steps(entries, committed.answers)
         # Then workers: the enqueuing caller waits for them.
         self._dispatch.deliver(committed)
@@ -416,10 +418,11 @@ class Engine:
 
     def _wake_services(self, ws: WorkingSet) -> None:
         """Set the alarms of services for what a batch leaves to them."""
-        if ws.leases.suspected:
+        made = ws.rows.made
+        if LeaseRows in made and ws.leases.suspected:
             in_ms = self.settings.suspect_grace_ms + GRACE_MARGIN_MS
             self.grace_alarm.set(in_ms, self.clock.monotonic_ms())
-        if ws.closings.opened_count:
+        if ClosingRows in made and ws.closings.opened_count:
             self.alarms[ChildClosing.name].set(0, self.clock.monotonic_ms())
 
     def _remember(self, committed: batch.Committed) -> None:

@@ -24,9 +24,16 @@ from tenure.core.worker.lease import Lease
 from tenure.engine.clock import Clock
 from tenure.engine.settings import Settings
 from tenure.errors import Rejection
-from tenure.store.table.closing import Closing
+from tenure.store.table.access import AccessRows
+from tenure.store.table.closing import Closing, ClosingRows
+from tenure.store.table.group import GroupRows
+from tenure.store.table.idempotency import KeyRows
+from tenure.store.table.journal import JournalRows
+from tenure.store.table.lease import LeaseRows
 from tenure.store.table.lock_order import RowSets
-from tenure.store.table.task import TaskKey
+from tenure.store.table.queue import QueueRows
+from tenure.store.table.stop import StopRows
+from tenure.store.table.task import AttemptRows, TaskKey
 
 AnyEffect = Effect | WorkerEffect
 
@@ -42,17 +49,8 @@ class WorkingSet:
         self.settings = settings
         self.now_ms = rows.now_ms
         self.tasks = rows.tasks
-        self.groups = rows.groups
-        self.journals = rows.journals
-        self.closings = rows.closings
-        self.stops = rows.stops
-        self.attempts = rows.attempts
         self.workers = rows.workers
-        self.leases = rows.leases
-        self.keys = rows.keys
-        self.queues = rows.queues
         self.namespaces = rows.namespaces
-        self.access = rows.access
         self.effects: list[AnyEffect] = []
         self.doubtful: set[TaskKey] = set()
         self.damaged: list[Task] = []
@@ -60,6 +58,53 @@ class WorkingSet:
         self.ended_children: list[TaskKey] = []
         # Workers with refused completions; the reason depends on whether they are live.
         self.refused_workers: set[str] = set()
+
+    # Rows that few batches have are made when they are asked for.
+
+    @property
+    def access(self) -> AccessRows:
+        """Return the API keys."""
+        return self.rows.access
+
+    @property
+    def attempts(self) -> AttemptRows:
+        """Return the ended attempts."""
+        return self.rows.attempts
+
+    @property
+    def closings(self) -> ClosingRows:
+        """Return the owners whose children have to be closed."""
+        return self.rows.closings
+
+    @property
+    def groups(self) -> GroupRows:
+        """Return the groups of runs."""
+        return self.rows.groups
+
+    @property
+    def journals(self) -> JournalRows:
+        """Return the journals of runs."""
+        return self.rows.journals
+
+    @property
+    def keys(self) -> KeyRows:
+        """Return the idempotency keys."""
+        return self.rows.keys
+
+    @property
+    def leases(self) -> LeaseRows:
+        """Return the leases."""
+        return self.rows.leases
+
+    @property
+    def queues(self) -> QueueRows:
+        """Return the queues that are changed."""
+        return self.rows.queues
+
+    @property
+    def stops(self) -> StopRows:
+        """Return the stops for workers."""
+        return self.rows.stops
 
     def apply(self, key: TaskKey, event: TaskEvent) -> Decision | Rejection:
         """Decide an event on a task that is in the set."""

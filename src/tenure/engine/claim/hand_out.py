@@ -31,6 +31,7 @@ from tenure.errors import InvalidArgument, Rejection, TenureError
 from tenure.store.table import listing
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
+from tenure.store.table.queue import QueueRows
 from tenure.store.table.task import Demand, TaskKey
 from tenure.store.transaction import Tx
 
@@ -59,6 +60,8 @@ class ClaimResult(msgspec.Struct):
 async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     """Phase 5: take the heads of the lines and assign them with the tasks of this batch."""
     result = ClaimResult()
+    if not plan.hands:
+        return result
     result.late = _late_receivers(ws)
     hands = [hand for hand in plan.hands if _may_receive(ws, hand, result)]
     if not hands:
@@ -365,16 +368,18 @@ def _met(ws: WorkingSet, seen: Task) -> Task:
 
 async def _free_slots(tx: Tx, ws: WorkingSet, groups: dict[Group, list[Task]]) -> dict[Group, int]:
     """Return how many tasks each queue may hand out; only limited queues are locked and counted."""
-    queues = {
-        key: ws.rows.receivers.brakes[key] for key in groups if key in ws.rows.receivers.brakes
-    }
-    queues.update((key, ws.queues[key]) for key in groups if key in ws.queues.changed)
+    brakes = ws.rows.receivers.brakes
+    changed = ws.queues.changed if QueueRows in ws.rows.made else {}
+    if not brakes and not changed:
+        return {group: len(tasks) for group, tasks in groups.items()}
+    queues = {key: brakes[key] for key in groups if key in brakes}
+    queues.update((key, changed[key]) for key in groups if key in changed)
     limited = [key for key, queue in queues.items() if queue.concurrency_max]
     held: dict[Group, int] = {}
     if limited:
         for locked in await queue_table.lock_queues(tx, limited):
             queues[locked.namespace, locked.name] = locked
-        queues.update((key, ws.queues[key]) for key in groups if key in ws.queues.changed)
+        queues.update((key, changed[key]) for key in groups if key in changed)
         held = await task_table.count_held(tx, limited)
         for key in limited:
             held[key] -= _freed(ws, key)

@@ -176,7 +176,7 @@ class TaskRows(RowSet[TaskKey, Task]):
     do, because what is decided on them may not write their row. ``parents`` are locked too, if
     they are live, and with them everything else that belongs to runs: so batches that end each
     other's children wait in one order. Others are found by who holds them (``held_of`` a worker,
-    at the most so many) or because their timer has fired.
+    at the most so many), because their timer has fired, or as children that are to be closed.
     ``reinput`` are runs that begin anew with another input.
     """
 
@@ -184,6 +184,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         "births",
         "cache",
         "cached",
+        "closing_max",
         "control",
         "due",
         "due_max",
@@ -212,19 +213,20 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.held: dict[str, list[TaskKey]] = {}
         self.control: dict[str, ControlGroup] = {}
         self.reinput: set[TaskKey] = set()
+        self.closing_max = 0
         self.due_max = 0
         self.due: list[TaskKey] = []
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
         """Load and lock wanted tasks that are not cached, then look up finished ones."""
-        if rows.closings.amount:
+        if self.closing_max:
             await self._want_children(tx, rows)
         wanted = self._remember(rows)
         await self._lock_wanted(tx, wanted | self.parents if self.parents else wanted)
         if self.held_of:
             await self._load_all_held(tx, rows)
         if self.due_max:
-            await self._load_due(tx)
+            await self._load_due(tx, rows)
         if missing := [key for key in wanted if key not in self]:
             for task in await load_history(tx, missing):
                 self.take(task)
@@ -270,7 +272,7 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     async def _want_children(self, tx: Tx, rows: RowSets) -> None:
         """Want children that are to be closed, with the ends of their journals, and their run."""
-        children = await rows.closings.take_children(tx)
+        children = await rows.closings.take_children(tx, self.closing_max)
         self.wanted.update(children)
         rows.journals.of_runs.update(children)
         taken = rows.closings.taken
@@ -293,9 +295,12 @@ class TaskRows(RowSet[TaskKey, Task]):
             # Also those that were free now: the next time one of them may not be.
             raise RowsBusy(frozenset(self.parents))
 
-    async def _load_due(self, tx: Tx) -> None:
+    async def _load_due(self, tx: Tx, rows: RowSets) -> None:
         found = await load_due(tx, now_ms=await tx.now_ms(), amount=self.due_max)
         self.due = [self._take_fresh(task) for task in found]
+        runs = [(task.namespace, task.id) for task in found if task.link is not None]
+        if runs:
+            rows.journals.of_runs.update(runs)
 
     async def _load_all_held(self, tx: Tx, rows: RowSets) -> None:
         for worker_id, amount in sorted(self.held_of.items()):
@@ -317,7 +322,7 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Save tasks, split by whether they are finished."""
-        if rows.journals.holders:
+        if rows.has_reports:
             await rows.journals.save_reported(tx)
         if self.changed:
             finished, live = _split(self.changed)
