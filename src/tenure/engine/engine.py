@@ -49,6 +49,7 @@ from tenure.errors import Unavailable
 from tenure.store.failure import Lost
 from tenure.store.table.closing import ClosingRows
 from tenure.store.table.lease import LeaseRows
+from tenure.store.table.task import TaskKey
 from tenure.store.transaction import LaneName, Store
 
 log = structlog.get_logger("tenure.engine")
@@ -435,18 +436,28 @@ class Engine:
         self._memory.saved(ws)
         dues = []
         for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
+            finished = []
             for key, task in tasks.items():
                 if task.due_at_ms is not None:
                     dues.append(task.due_at_ms)
                 elif task.finished_at_ms is not None:
-                    self.finished_count += 1
-                    self.results.finished(key, task, is_new=are_new)
-                    for listener in self._listeners:
-                        listener(task)
+                    finished.append((key, task))
+            if finished:
+                self._tell_finished(finished, are_new=are_new)
         if dues:
             self.alarm.set(min(dues) - ws.now_ms, self.clock.monotonic_ms())
         if self.access_cache.committed(ws):
             self._replicas.tell_access()
+
+    def _tell_finished(self, finished: Sequence[tuple[TaskKey, Task]], *, are_new: bool) -> None:
+        """Tell those who wait for tasks that these have ended."""
+        self.finished_count += len(finished)
+        if self.results.is_wanted:
+            for key, task in finished:
+                self.results.finished(key, task, is_new=are_new)
+        for listener in self._listeners:
+            for _, task in finished:
+                listener(task)
 
     async def _slow(self, point: str) -> None:
         if self._pause is not None:

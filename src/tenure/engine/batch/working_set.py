@@ -108,26 +108,26 @@ class WorkingSet:
 
     def apply(self, key: TaskKey, event: TaskEvent) -> Decision | Rejection:
         """Decide an event on a task that is in the set."""
-        task = self.tasks[key]
+        tasks = self.tasks
+        task = tasks[key]
         decision = task_rules.decide(task, event, self.now_ms)
         # Not isinstance(…, Rejection): a negative answer takes three times as long.
         if not isinstance(decision, Decision) or decision.task is task:
             self._note_unwritten(key, decision)
             return decision
-        tasks = self.tasks
+        after = decision.task
         changes = tasks.new if key in tasks.new else tasks.changed
-        tasks[key] = changes[key] = decision.task
+        tasks[key] = changes[key] = after
         if decision.ended is not None:
             self.attempts.add(decision.ended)
-        link = decision.task.link
-        if link is not None:
-            self._note_link(key, task.link, decision.task)
+        if after.link is not None:
+            self._note_link(key, task.link, after)
         if decision.entries:
             self.append_entries(key, decision.entries)
         if decision.effects:
             self.effects += decision.effects
             self._note_stops(decision.effects)
-        return self._spared(key, decision) if decision.task.damaged else decision
+        return self._spared(key, decision) if after.damaged else decision
 
     def _note_unwritten(self, key: TaskKey, decision: Decision | Rejection) -> None:
         """Note a decision that changes no row."""

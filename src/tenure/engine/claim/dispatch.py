@@ -195,7 +195,9 @@ class Dispatch:
             old = loaded.get(key)
             if task.is_guarded or (old is not None and old.is_guarded):
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
-            if old is not None and old.worker_id is not None and not _goes_on(task, old):
+            if old is None or old.worker_id is None:
+                continue
+            if task.finished_at_ms is not None or not _goes_on(task, old):
                 ended[old.worker_id].append(task.id)
         for worker_id, task_ids in ended.items():
             self._to_look_at |= self._book.ended(worker_id, task_ids)
@@ -442,7 +444,7 @@ def _has_room(offer: Offer) -> bool:
 def _goes_on(task: Task, old: Task) -> bool:
     """Return whether the attempt that was held is held as before."""
     is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
-    return task.finished_at_ms is None and is_same and task.is_attempt_live
+    return is_same and task.is_attempt_live
 
 
 def _look_at(done: asyncio.Future[Any]) -> None:

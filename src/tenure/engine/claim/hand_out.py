@@ -161,7 +161,7 @@ async def _hand_over(
     events: dict[int, HandedOut] = {}
     for task, hand in assigned:
         key = (task.namespace, task.id)
-        if task.unread_bytes and key not in inputs:
+        if unread and task.unread_bytes and key not in inputs:
             ws.tasks[key] = replace(task, damaged=(DamagedPart.INPUT,))
             _refuse_damaged(ws, task)
             continue
@@ -169,13 +169,13 @@ async def _hand_over(
         if event is None:
             event = HandedOut(worker_id=hand.receiver_id, session_no=hand.session_no)
             events[hand.offer_id] = event
-        if key in ends:
+        if ends and key in ends:
             event = replace(event, journal_end=ends[key])
             result.has_runs = True
         decision = ws.apply(key, event)
         assert isinstance(decision, Decision)
         given = decision.task
-        if given.unread_bytes:
+        if unread and given.unread_bytes:
             given = replace(given, input=inputs[key], unread_bytes=0)
         result.assigned.append((given, hand.offer_id))
 
@@ -184,7 +184,7 @@ async def _journal_ends(
     tx: Tx, ws: WorkingSet, assigned: Sequence[tuple[Task, Hand]]
 ) -> dict[TaskKey, int]:
     """Return where the journals of runs end that are handed out."""
-    runs = [task for task, _ in assigned if has_journal(task)]
+    runs = [task for task, _ in assigned if task.link is not None and has_journal(task)]
     if not runs:
         return {}
     await ws.journals.learn_ends(tx, runs)

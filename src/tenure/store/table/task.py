@@ -13,7 +13,7 @@ from tenure.core.task import crash_guard
 from tenure.core.task.attempt import Attempt
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.enqueue_window import NOBODY
-from tenure.core.task.record import AttemptProgress, Task
+from tenure.core.task.record import ATTEMPT_HELD, AttemptProgress, Task
 from tenure.core.worker.record import Worker
 from tenure.store.failure import RowsBusy
 from tenure.store.table import codec
@@ -227,7 +227,7 @@ class TaskRows(RowSet[TaskKey, Task]):
             await self._load_all_held(tx, rows)
         if self.due_max:
             await self._load_due(tx, rows)
-        if missing := [key for key in wanted if key not in self]:
+        if wanted and (missing := wanted - self.keys()):
             for task in await load_history(tx, missing):
                 self.take(task)
         if len(self.loaded) > len(self.cached):
@@ -242,17 +242,16 @@ class TaskRows(RowSet[TaskKey, Task]):
         """Take cached copies of wanted tasks; return what has to be read."""
         self.wanted |= self.births
         self.wanted |= self.locked
-        is_linked = False
+        cache, loaded, cached, is_linked = self.cache, self.loaded, self.cached, False
         for key in self.wanted - self.locked if self.locked else self.wanted:
-            task = self.cache.get(key)
-            if task is not None:
-                self[key] = self.loaded[key] = task
-                self.cached.add(key)
+            if key in cache:
+                self[key] = loaded[key] = task = cache[key]
+                cached.add(key)
                 if task.link is not None:
                     is_linked = True
         if is_linked:
             self._lock_families(rows)
-        return self.wanted - self.cached
+        return self.wanted - cached
 
     def _lock_families(self, rows: RowSets) -> None:
         """Lock the parents of children that may end; then no copy of what runs have will do."""
@@ -329,12 +328,14 @@ class TaskRows(RowSet[TaskKey, Task]):
             if finished:
                 # The end of a row keeps the journal that the row has.
                 await self._renew_journals(tx, finished)
-                await self._replace_inputs(tx, finished)
+                if self.reinput:
+                    await self._replace_inputs(tx, finished)
                 await finish_tasks(tx, finished)
             if live:
                 await update_tasks(tx, live)
                 await self._renew_journals(tx, live)
-                await self._replace_inputs(tx, live)
+                if self.reinput:
+                    await self._replace_inputs(tx, live)
         if self.new:
             finished, live = _split(self.new)
             if live:
@@ -411,6 +412,9 @@ class AttemptRows(RowSet[tuple[str, str, int], Attempt]):
         tasks = rows.tasks
         for key, attempt in self.finishes:
             known = tasks.get(key)
-            if known is None or attempt != known.attempt or not known.is_attempt_live:
-                self.wanted.add((*key, attempt))
-        await super().load(tx, rows)
+            if known is not None and attempt == known.attempt:
+                if known.state in ATTEMPT_HELD or known.is_attempt_live:
+                    continue
+            self.wanted.add((*key, attempt))
+        if self.wanted:
+            await super().load(tx, rows)
