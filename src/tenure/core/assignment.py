@@ -117,14 +117,6 @@ class _Bidder:
             self.window = count.slots
             self.lines = defaultdict(deque)
 
-    def add(self, index: int, hand: Hand) -> None:
-        """Take in an offer of the receiver."""
-        assert self.lines is not None
-        if hand.credit > 0:
-            self.left += hand.credit
-            for task_type in hand.types:
-                self.lines[task_type].append(index)
-
     def serve(self, turn: int) -> None:
         """Count what it was given; it goes to the end of those with the same share."""
         left = self.left = self.left - 1
@@ -173,8 +165,10 @@ class _Assignment:
                 bidder = _Bidder(index, hand, count)
                 if count is not None:
                     shared[hand.receiver_id] = bidder
-            if bidder.lines is not None:
-                bidder.add(index, hand)
+            if bidder.lines is not None and hand.credit > 0:
+                bidder.left += hand.credit
+                for task_type in hand.types:
+                    bidder.lines[task_type].append(index)
             self._bidders.append(bidder)
         self._fill_lines()
 

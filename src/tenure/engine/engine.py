@@ -400,10 +400,12 @@ class Engine:
             # Deliveries are written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
+            if type(command) is ClaimTasks:
+                # Its offer has the answer.
+                continue
             if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
                 self._dispatch.seat_session(command, answer)
-            if type(command) is not ClaimTasks:
-                resolve(future, answer)
+            resolve(future, answer)
         if committed.ws.effects:
             for effect in committed.ws.effects:
                 self._dispatch.perform(effect)

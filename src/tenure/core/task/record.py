@@ -259,7 +259,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
         else:
             assert state not in UNHELD
             assert self.attempt > 0
-        assert self.line == 0 or state in _IN_LINE
+        assert not self.line or state in _IN_LINE
         assert (self.finished_at_ms is not None) == (state in TERMINAL)
 
     def payload_bytes(self) -> int:

@@ -18,6 +18,11 @@ from tenure.store.table.task import TaskKey
 _KEPT = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING})
 
 
+def _read_like(task: Task, writes: int) -> Task:
+    """Return a row as it would be read."""
+    return replace(task, version=task.version + writes, input=None, unread_bytes=0)
+
+
 class RowCache:
     """Holds the rows and never decides anything."""
 
@@ -32,17 +37,18 @@ class RowCache:
             return
         rows = self.rows
         for key, task in tasks.items():
-            data, details = task.input, task.progress.details
-            if task.state not in _KEPT or (
-                details is not None and len(details) > CACHE_DETAILS_BYTES_MAX
-            ):
+            details, data = task.progress.details, task.input
+            if task.state not in _KEPT or (details and len(details) > CACHE_DETAILS_BYTES_MAX):
                 rows.pop(key, None)
-            elif are_new and (data is None or len(data) <= CACHE_INPUT_BYTES_MAX):
+            elif are_new and (not data or len(data) <= CACHE_INPUT_BYTES_MAX):
                 # A copy costs time, so a small input may stay.
                 rows[key] = task
             else:
-                version = task.version if are_new else task.version + 1
-                rows[key] = replace(task, version=version, input=None, unread_bytes=0)
+                rows[key] = _read_like(task, 0 if are_new else 1)
+        self._trim()
+
+    def _trim(self) -> None:
+        rows = self.rows
         while len(rows) > CACHE_ROWS_MAX:
             # The oldest entry: dictionaries keep the order of insertion.
             del rows[next(iter(rows))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, assert_never
 
 import structlog
@@ -218,15 +218,20 @@ class Dispatch:
                 self._to_look_at.add(offer.group)
         for offer_id, error in committed.claims.refused.items():
             self._refuse(offer_id, error)
-        for hand in committed.plan.hands:
-            checked = self._find(hand.offer_id)
-            if checked is not None:
-                checked.is_checked = True
+        self._note_checked(committed.plan, by_offer)
         self._note_unable(committed)
         self._go_on()
         left, self._left = self._left, set()
         for line in left:
             self._serve_or_tell(line)
+
+    def _note_checked(self, plan: ClaimPlan, served: Container[int]) -> None:
+        """Note whose worker the batch has looked at; a poll that was served is gone."""
+        for hand in plan.hands:
+            if hand.is_new and hand.offer_id not in served:
+                checked = self._find(hand.offer_id)
+                if checked is not None:
+                    checked.is_checked = True
 
     def _note_unable(self, committed: Committed) -> None:
         """Let those rest that can be given nothing now, so that others come before them."""

@@ -89,8 +89,9 @@ def _take_in(
     ws: WorkingSet, accepted: list[Task], keyed: dict[tuple[str, str], tuple[NewTask, bytes]]
 ) -> None:
     ws.tasks.add_all(accepted)
-    for (namespace, name), (new, digest) in keyed.items():
-        keep_key(ws, namespace, name, new.id, digest)
+    if keyed:
+        for (namespace, name), (new, digest) in keyed.items():
+            keep_key(ws, namespace, name, new.id, digest)
 
 
 def _check_decided(task_id: str, now_ms: int) -> None:

@@ -67,10 +67,10 @@ class RowSet(dict[Key, Record]):
 
     def add_all(self, records: Sequence[Record]) -> None:
         """Add many rows that are not stored yet, where ``add`` does no more than it does here."""
-        key_of = self.table.key_of
-        fresh = {key_of(each): each for each in records}
-        self.update(fresh)
-        self.new.update(fresh)
+        key_of, new = self.table.key_of, self.new
+        for record in records:
+            key = key_of(record)
+            self[key] = new[key] = record
 
     def put(self, record: Record) -> None:
         """Set the new state of a row, stored or new."""

@@ -412,9 +412,9 @@ class AttemptRows(RowSet[tuple[str, str, int], Attempt]):
         tasks = rows.tasks
         for key, attempt in self.finishes:
             known = tasks.get(key)
-            if known is not None and attempt == known.attempt:
-                if known.state in ATTEMPT_HELD or known.is_attempt_live:
-                    continue
-            self.wanted.add((*key, attempt))
+            if known is not None and known.state in ATTEMPT_HELD and attempt == known.attempt:
+                continue
+            if known is None or attempt != known.attempt or not known.is_attempt_live:
+                self.wanted.add((*key, attempt))
         if self.wanted:
             await super().load(tx, rows)
