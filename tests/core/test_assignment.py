@@ -339,7 +339,7 @@ def test_whatever_its_size_a_task_fits_an_empty_hand() -> None:
 
 def test_inputs_and_details_count_as_well_as_what_was_not_read() -> None:
     progress = replace(fresh().progress, details=b"12")
-    assert task(0, input=b"123", progress=progress, unread_bytes=5).payload_bytes == 10
+    assert task(0, input=b"123", progress=progress, unread_bytes=5).payload_bytes() == 10
 
 
 def at_home(number: int, home: str | None, **changes: Any) -> Task:

@@ -88,7 +88,7 @@ def assign(
 
 def counted_bytes(task: Task) -> int:
     """Return what a task takes of a hand's room: never so much that an empty one has not enough."""
-    size = task.payload_bytes
+    size = task.payload_bytes()
     # min() would cost as much as all the rest.
     if size > PAYLOAD_BYTES_MAX:
         return PAYLOAD_BYTES_MAX
@@ -117,13 +117,12 @@ class _Bidder:
             self.window = count.slots
             self.lines = defaultdict(deque)
 
-    def add(self, index: int, hand: Hand) -> None:
-        """Take in an offer of the receiver."""
-        assert self.lines is not None
-        if hand.credit > 0:
-            self.left += hand.credit
-            for task_type in hand.types:
-                self.lines[task_type].append(index)
+    def serve(self, turn: int) -> None:
+        """Count what it was given; it goes to the end of those with the same share."""
+        left = self.left = self.left - 1
+        free = self.free = self.free - 1
+        has_credit = free > 0 and left > 0
+        self.place = (-free / self.window, turn, self.index) if has_credit else None
 
     def stand(self, turn: int) -> None:
         """Find its place: the larger its free share, the further ahead."""
@@ -148,7 +147,6 @@ class _Assignment:
         self._credits = [hand.credit for hand in hands]
         self._rooms = [hand.room_bytes for hand in hands]
         self._room_bytes = room_bytes
-        self._turn = len(hands)
         # The bidder of each hand.
         self._bidders: list[_Bidder] = []
         # Only runs ask who they are.
@@ -167,8 +165,10 @@ class _Assignment:
                 bidder = _Bidder(index, hand, count)
                 if count is not None:
                     shared[hand.receiver_id] = bidder
-            if bidder.lines is not None:
-                bidder.add(index, hand)
+            if bidder.lines is not None and hand.credit > 0:
+                bidder.left += hand.credit
+                for task_type in hand.types:
+                    bidder.lines[task_type].append(index)
             self._bidders.append(bidder)
         self._fill_lines()
 
@@ -185,22 +185,21 @@ class _Assignment:
 
     def run(self, tasks: Iterable[Task], most: int | None) -> list[tuple[Task, Hand]]:
         given: list[tuple[Task, Hand]] = []
+        room_bytes, rooms, credit_of = self._room_bytes, self._rooms, self._credits
+        turn = len(self._hands)
         for task in sorted(tasks, key=order):
             size = counted_bytes(task)
-            if size > self._room_bytes or (most is not None and len(given) >= most):
+            if size > room_bytes or (most is not None and len(given) >= most):
                 # In the next round it is the first.
                 break
             index = self._choose(task, size)
             if index is None:
                 continue
-            self._room_bytes -= size
-            self._rooms[index] -= size
-            self._credits[index] -= 1
-            bidder = self._bidders[index]
-            bidder.left -= 1
-            bidder.free -= 1
-            bidder.stand(self._turn)
-            self._turn += 1
+            room_bytes -= size
+            rooms[index] -= size
+            credit_of[index] -= 1
+            self._bidders[index].serve(turn)
+            turn += 1
             hand = self._hands[index]
             if task.is_guarded:
                 held = self._suspects.get(hand.receiver_id, _NO_SUSPECTS)
@@ -213,14 +212,15 @@ class _Assignment:
         line = self._lines.get(task.type)
         if line is None:
             return None
-        if task.progress.run is not None:
-            index = self._at_home(task, task.progress.run.home_worker_id, size)
+        progress = task.progress
+        if progress.run is not None:
+            index = self._at_home(task, progress.run.home_worker_id, size)
             if index is not None:
                 return index
         first = self._first(line)
         if first is None:
             return None
-        if first.receiver_id != task.progress.avoid_worker_id:
+        if first.receiver_id != progress.avoid_worker_id:
             index = self._fitting(first, task, size)
             if index is not None:
                 return index
@@ -291,17 +291,21 @@ class _Assignment:
         waiting = bidder.lines[task.type]
         for _ in range(len(waiting)):
             index = waiting.popleft()
-            if self._credits[index] > 0:
-                waiting.append(index)
-                if size <= self._rooms[index]:
+            credit = self._credits[index]
+            if credit > 0:
+                is_fitting = size <= self._rooms[index]
+                if credit > 1 or not is_fitting:
+                    waiting.append(index)
+                if is_fitting:
                     return index
         return None
 
     def _first(self, line: list[_Place]) -> _Bidder | None:
         """Return who has the largest free share of those that wait for a type."""
+        bidders = self._bidders
         while line:
             first = line[0]
-            bidder = self._bidders[first[2]]
+            bidder = bidders[first[2]]
             place = bidder.place
             if place is first:
                 return bidder

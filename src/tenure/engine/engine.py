@@ -49,6 +49,9 @@ from tenure.engine.worker import command as c
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
+from tenure.store.table.closing import ClosingRows
+from tenure.store.table.lease import LeaseRows
+from tenure.store.table.task import TaskKey
 from tenure.store.transaction import LaneName, Store
 
 log = structlog.get_logger("tenure.engine")
@@ -393,7 +396,7 @@ class Engine:
         note_damage(committed.ws.damaged)
         self._remember(committed)
         self._dispatch.learn(committed)
-        if committed.ws.journals.holders:
+        if committed.ws.rows.has_reports:
             _answer_steps(entries, committed.answers)
         # Then workers: the enqueuing caller waits for them.
         self._dispatch.deliver(committed)
@@ -401,10 +404,12 @@ class Engine:
             # Deliveries are written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
+            if type(command) is ClaimTasks:
+                # Its offer has the answer.
+                continue
             if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
                 self._dispatch.seat_session(command, answer)
-            if type(command) is not ClaimTasks:
-                resolve(future, answer)
+            resolve(future, answer)
         if committed.ws.effects:
             for effect in committed.ws.effects:
                 self._dispatch.perform(effect)
@@ -420,14 +425,15 @@ class Engine:
 
     def _wake_services(self, ws: WorkingSet) -> None:
         """Set the alarms of services for what a batch leaves to them."""
-        if ws.leases.suspected:
+        made = ws.rows.made
+        if LeaseRows in made and ws.leases.suspected:
             in_ms = self.settings.suspect_grace_ms + GRACE_MARGIN_MS
             self.grace_alarm.set(in_ms, self.clock.monotonic_ms())
-        if ws.closings.opened_count:
+        if ClosingRows in made and ws.closings.opened_count:
             self.alarms[ChildClosing.name].set(0, self.clock.monotonic_ms())
         if self.schedule_news.committed(ws):
             self.alarms[ScheduleFiring.name].set(0, self.clock.monotonic_ms())
-        if ws.schedules:
+        if ws.rows.has_schedules:
             self._plan_schedules(ws)
 
     def _plan_schedules(self, ws: WorkingSet) -> None:
@@ -453,18 +459,28 @@ class Engine:
         self._memory.saved(ws)
         dues = []
         for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
+            finished = []
             for key, task in tasks.items():
                 if task.due_at_ms is not None:
                     dues.append(task.due_at_ms)
                 elif task.finished_at_ms is not None:
-                    self.finished_count += 1
-                    self.results.finished(key, task, is_new=are_new)
-                    for listener in self._listeners:
-                        listener(task)
+                    finished.append((key, task))
+            if finished:
+                self._tell_finished(finished, are_new=are_new)
         if dues:
             self.alarm.set(min(dues) - ws.now_ms, self.clock.monotonic_ms())
         if self.access_cache.committed(ws):
             self._replicas.tell_access()
+
+    def _tell_finished(self, finished: Sequence[tuple[TaskKey, Task]], *, are_new: bool) -> None:
+        """Tell those who wait for tasks that these have ended."""
+        self.finished_count += len(finished)
+        if self.results.is_wanted:
+            for key, task in finished:
+                self.results.finished(key, task, is_new=are_new)
+        for listener in self._listeners:
+            for _, task in finished:
+                listener(task)
 
     async def _slow(self, point: str) -> None:
         if self._pause is not None:

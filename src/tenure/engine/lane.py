@@ -19,6 +19,8 @@ C = TypeVar("C")
 log = structlog.get_logger("tenure.engine")
 Entry = tuple[C, "asyncio.Future[Any]"]
 RETRY_AFTER_MS = 100
+# Reports are accepted while new work is refused.
+_ALL_BYTES_MAX = 2 * LANE_BYTES_MAX
 
 
 class Lane(Generic[C]):
@@ -51,8 +53,8 @@ class Lane(Generic[C]):
         self._measure = measure
         self._waiting_bytes = 0
         self._waiting: deque[Entry[C]] = deque()
-        # The payload bytes of each waiting command: they are counted once.
-        self._sizes: deque[int] = deque()
+        # The payload bytes of each waiting command, and its share of a batch: measured once.
+        self._costs: deque[tuple[int, int]] = deque()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_running = False
@@ -70,10 +72,11 @@ class Lane(Generic[C]):
         if self.is_closed:
             message = "The server is shutting down. Try again."
             raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
+        waiting = self._waiting
         size = self._measure(command)
-        room_bytes = LANE_BYTES_MAX if is_new_work else 2 * LANE_BYTES_MAX
-        if len(self._waiting) >= (self._new_work_max if is_new_work else self._queue_max) or (
-            self._waiting_bytes + size > room_bytes
+        waiting_bytes = self._waiting_bytes + size
+        if len(waiting) >= (self._new_work_max if is_new_work else self._queue_max) or (
+            waiting_bytes > (LANE_BYTES_MAX if is_new_work else _ALL_BYTES_MAX)
         ):
             message = "The server has too many requests. Try again soon."
             raise RateLimited(message, retry_after_ms=RETRY_AFTER_MS)
@@ -82,13 +85,16 @@ class Lane(Generic[C]):
             # Read once: each read is a system call.
             loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        if not self._waiting:
+        if not waiting:
             self._mark()
-        self._waiting.append((command, future))
-        self._sizes.append(size)
-        self._waiting_bytes += size
-        if not self._wake.is_set():
             self._wake.set()
+        waiting.append((command, future))
+        weight = self._weigh(command)
+        if size:
+            # Large payloads take a larger share of a batch.
+            weight = max(weight, size * self._batch_max // WORK_BATCH_BYTES_MAX)
+        self._costs.append((size, weight))
+        self._waiting_bytes = waiting_bytes
         return future
 
     def _mark(self) -> None:
@@ -144,16 +150,14 @@ class Lane(Generic[C]):
         # Nothing in this batch has waited for longer; one clock reading per batch is enough.
         self.waiting_since_mono_ms = marks[0][1]
         batch: list[Entry[C]] = []
-        weight = 0
-        while self._waiting and weight < self._batch_max:
-            entry = self._waiting.popleft()
-            size = self._sizes.popleft()
+        left, waiting, costs = self._batch_max, self._waiting, self._costs
+        while waiting and left > 0:
+            batch.append(waiting.popleft())
+            size, weight = costs.popleft()
+            left -= weight
             self._waiting_bytes -= size
-            # Large payloads take a larger share of a batch.
-            weight += max(self._weigh(entry[0]), size * self._batch_max // WORK_BATCH_BYTES_MAX)
-            batch.append(entry)
         self._taken_count += len(batch)
-        if self._waiting:
+        if waiting:
             self._mark()
         return batch
 

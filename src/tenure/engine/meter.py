@@ -103,9 +103,9 @@ class Tally:
             self._add_started(committed)
         if ws.tasks.changed or ws.attempts.new:
             self._add_ended(ws)
-        if ws.schedules:
+        if ws.rows.has_schedules:
             self.fires.add(ws.schedules)
-        if ws.journals.holders:
+        if ws.rows.has_reports:
             self.runs.add_steps(ws)
         if committed.claims.has_runs:
             self.runs.add_hand_outs([task for task, _ in committed.claims.assigned])

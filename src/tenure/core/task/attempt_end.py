@@ -11,6 +11,7 @@ from tenure.core.task import crash_guard, deadline
 from tenure.core.task.attempt import CHARGES, Attempt, Charge, Outcome
 from tenure.core.task.effect import Decision, WakeQueue
 from tenure.core.task.record import (
+    ATTEMPT_HELD,
     NO_PROGRESS,
     AttemptProgress,
     Line,
@@ -142,7 +143,7 @@ def finish(
     task: Task, state: TaskState, now_ms: int, outcome: Outcome, output: bytes | None = None
 ) -> Decision:
     """Give the task its one terminal outcome."""
-    was_live = task.is_attempt_live
+    was_live = task.state in ATTEMPT_HELD or task.is_attempt_live
     finished = replace(
         task,
         state=state,

@@ -30,7 +30,7 @@ from tenure.core.task.crash_guard import Loss
 from tenure.core.task.effect import Decision, TellCancel
 from tenure.core.task.event import TaskEvent
 from tenure.core.task.record import NO_PROGRESS, Line, Task, TaskKind, TaskState
-from tenure.core.task.rule import RULES, Rule
+from tenure.core.task.rule import RULES
 from tenure.errors import Rejection
 
 # The most frequent states. Until Python 3.12 members of an enum are found by a Python function,
@@ -39,8 +39,6 @@ _DISPATCHED: Final = TaskState.DISPATCHED
 _SUCCEEDED: Final = TaskState.SUCCEEDED
 _SUCCESS: Final = Outcome.SUCCEEDED
 _NO_LINE: Final = Line.NONE
-
-_Refuse = Callable[[Task, Any, Rule], Rejection | None]
 
 # A failing isinstance check of a record costs five times as much as a look-up of its type: hence
 # tables.
@@ -52,8 +50,10 @@ def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
     kind = type(event)
     rule = RULES[kind]
     is_report = kind in _REPORTS
-    refuse: _Refuse = refusal.of_report if is_report else refusal.of_event
-    rejection = refuse(task, event, rule)
+    if is_report:
+        rejection = refusal.of_report(task, event, rule)  # type: ignore[arg-type]  # it is one
+    else:
+        rejection = refusal.of_event(task, event, rule)
     if rejection is not None:
         return rejection
     decision = DECIDERS[kind](task, event, now_ms)

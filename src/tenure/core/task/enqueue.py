@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tenure.core import check
 from tenure.core.limits import (
     DELIVERY_TIMEOUT_MAX_MS,
+    PAYLOAD_BYTES_MAX,
     PRIORITY_DEFAULT,
     SPECS_REMEMBERED_MAX,
     TEXT_BYTES_MAX,
@@ -47,15 +48,19 @@ _good_specs: dict[int, Spec] = {}
 def check_new(new: NewTask) -> None:
     """Raise the typed error for the first invalid part of a request."""
     check_request(new)
-    spec = new.spec
-    if _good_specs.get(id(spec)) is not spec:
-        if spec.kind is not TaskKind.ACTIVITY:
-            message = "A run is not enqueued, it is started."
-            raise InvalidArgument(message, field="options.kind")
-        check_spec(spec)
-        if len(_good_specs) >= SPECS_REMEMBERED_MAX:
-            _good_specs.clear()
-        _good_specs[id(spec)] = spec
+    if _good_specs.get(id(new.spec)) is not new.spec:
+        _check_activity(new.spec)
+
+
+def _check_activity(spec: Spec) -> None:
+    """Check a spec that is not remembered as valid."""
+    if spec.kind is not TaskKind.ACTIVITY:
+        message = "A run is not enqueued, it is started."
+        raise InvalidArgument(message, field="options.kind")
+    check_spec(spec)
+    if len(_good_specs) >= SPECS_REMEMBERED_MAX:
+        _good_specs.clear()
+    _good_specs[id(spec)] = spec
 
 
 def check_request(new: NewTask) -> None:
@@ -63,8 +68,9 @@ def check_request(new: NewTask) -> None:
     check.task_id(new.id, "taskId")
     check.name(new.type, "type")
     check.name(new.queue, "queue")
-    if new.input is not None:
-        check.payload(new.input, "input")
+    data = new.input
+    if data is not None and (type(data) is not bytes or len(data) > PAYLOAD_BYTES_MAX):
+        check.payload(data, "input")
     if new.priority != PRIORITY_DEFAULT:
         check.priority(new.priority)
     if new.run_at_ms != 0:

@@ -24,7 +24,7 @@ from tenure.core.task.event import (
     Terminated,
     WorkerLost,
 )
-from tenure.core.task.record import TERMINAL, Task, TaskKind, TaskState
+from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, Task, TaskKind, TaskState
 from tenure.core.task.rule import Rule
 from tenure.core.task.stop import cause_of
 from tenure.errors import Rejection
@@ -44,10 +44,11 @@ def of_event(task: Task, event: TaskEvent, rule: Rule) -> Rejection | None:
     if task.state not in rule.sources:
         return _impossible(task, event)
     match event:
+        case HandedOut():
+            # First, because each task is handed out.
+            is_possible = bool(task.line)
         case WorkerLost(worker_id=worker_id):
             return None if task.worker_id == worker_id else attempt_mismatch(task, task.attempt)
-        case HandedOut():
-            is_possible = bool(task.line)
         case ResumeRequested():
             is_possible = _is_resumable(task)
         case EntryAppended():
@@ -75,13 +76,13 @@ def of_report(task: Task, event: AttemptReport, rule: Rule) -> Rejection | None:
 
     Without a worker's id, a task token or an API key was used.
     """
-    is_holder = event.worker_id is None or event.worker_id == task.worker_id
-    if not (is_holder and event.attempt == task.attempt and task.is_attempt_live):
+    worker_id, state = event.worker_id, task.state
+    is_holder = worker_id == task.worker_id or worker_id is None
+    may_report = state in ATTEMPT_HELD or task.is_attempt_live
+    if event.attempt != task.attempt or not is_holder or not may_report:
         return _stale(task, event)
-    state = task.state
     is_early = event.needs_confirmed and state is _DISPATCHED
-    foreign = _FOREIGN[task.spec.kind]
-    if is_early or type(event) in foreign or state not in rule.sources:
+    if is_early or type(event) in _FOREIGN[task.spec.kind] or state not in rule.sources:
         return wrong_state(task)
     return None
 

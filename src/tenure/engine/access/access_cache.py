@@ -23,6 +23,7 @@ from tenure.engine.store_outage import StoreOutage
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
 from tenure.store.table import access as access_table
+from tenure.store.table.access import AccessRows
 from tenure.store.transaction import Store
 
 log = structlog.get_logger("tenure.engine")
@@ -140,6 +141,8 @@ class AccessCache:
 
         Rows that were only read, under the lock that changes need, are as current as changed ones.
         """
+        if AccessRows not in ws.rows.made:
+            return False
         before, after = ws.access.version, ws.access.saved_version
         if before is None or after is None:
             return False

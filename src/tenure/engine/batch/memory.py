@@ -18,6 +18,7 @@ from tenure.engine.clock import Clock
 from tenure.engine.run.journal_cache import JournalCache
 from tenure.engine.run.journal_log import note_large
 from tenure.engine.settings import Settings
+from tenure.store.table.journal import JournalRows
 from tenure.store.transaction import Store
 
 
@@ -74,7 +75,8 @@ class BatchMemory:
         ws = committed.ws
         if committed.store_ahead_ms is not None:
             self._time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
-            self.single_writer.learn(ws.rows.receivers)
+            if committed.plan.hands:
+                self.single_writer.learn(ws.rows.receivers)
         if ws.namespaces:
             self._namespaces |= ws.namespaces.keys() - ws.namespaces.disabled
 
@@ -82,7 +84,7 @@ class BatchMemory:
         """Keep copies of what a committed batch has written."""
         for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
             self.rows.saved(tasks, are_new=are_new)
-        if ws.journals.ends:
+        if JournalRows in ws.rows.made and ws.journals.ends:
             self.journals.saved(ws.journals.ends, self.rows.rows)
             note_large(ws.journals)
 

@@ -18,17 +18,9 @@ from tenure.store.table.task import TaskKey
 _KEPT = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING})
 
 
-def _remembered(task: Task, writes: int) -> Task:
-    """Return a row as it was written; a copy costs time, so a small input may stay in a new one."""
-    is_small = task.input is None or len(task.input) <= CACHE_INPUT_BYTES_MAX
-    if not writes and is_small and not task.unread_bytes:
-        return task
+def _read_like(task: Task, writes: int) -> Task:
+    """Return a row as it would be read."""
     return replace(task, version=task.version + writes, input=None, unread_bytes=0)
-
-
-def _has_large_details(task: Task) -> bool:
-    details = task.progress.details
-    return details is not None and len(details) > CACHE_DETAILS_BYTES_MAX
 
 
 class RowCache:
@@ -45,10 +37,18 @@ class RowCache:
             return
         rows = self.rows
         for key, task in tasks.items():
-            if task.state not in _KEPT or _has_large_details(task):
+            details, data = task.progress.details, task.input
+            if task.state not in _KEPT or (details and len(details) > CACHE_DETAILS_BYTES_MAX):
                 rows.pop(key, None)
+            elif are_new and (not data or len(data) <= CACHE_INPUT_BYTES_MAX):
+                # A copy costs time, so a small input may stay.
+                rows[key] = task
             else:
-                rows[key] = _remembered(task, 0 if are_new else 1)
+                rows[key] = _read_like(task, 0 if are_new else 1)
+        self._trim()
+
+    def _trim(self) -> None:
+        rows = self.rows
         while len(rows) > CACHE_ROWS_MAX:
             # The oldest entry: dictionaries keep the order of insertion.
             del rows[next(iter(rows))]

@@ -28,6 +28,7 @@ from tenure.engine.task.late_report import name_ended_workers
 from tenure.errors import TenureError
 from tenure.store.failure import Conflict
 from tenure.store.table import task as task_table
+from tenure.store.table.lease import LeaseRows
 from tenure.store.table.lock_order import RowSets
 from tenure.store.table.task import TaskKey
 from tenure.store.transaction import Tx
@@ -132,15 +133,19 @@ async def _load_all(
     """Load once more after ``first``, without rows that can be loaded only once."""
     rows.namespaces.know(context.known_namespaces, context.disabled)
     rows.tasks.cache = cache
-    rows.tasks.parents |= context.parents
-    rows.journals.remembered = context.journal_ends
-    rows.leases.began_at_mono_ms = context.clock.monotonic_ms()
-    rows.receivers.wanted = context.plan.receivers
-    rows.receivers.counted = context.plan.counted
+    if context.parents:
+        rows.tasks.parents |= context.parents
+    if context.journal_ends:
+        rows.journals.remembered = context.journal_ends
+    if LeaseRows in rows.made:
+        rows.leases.began_at_mono_ms = context.clock.monotonic_ms()
+    if context.plan.hands:
+        rows.receivers.wanted = context.plan.receivers
+        rows.workers.counted = context.plan.counted
     for receiver in context.receivers:
         rows.receivers.take(receiver)
     if first is not None:
-        rows.leases.judged_max = rows.tasks.due_max = 0
+        rows.workers.judged_max = rows.tasks.due_max = 0
     await rows.load(tx)
     if first is not None:
         rows.keep_taken(first)

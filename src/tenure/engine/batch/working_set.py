@@ -25,9 +25,17 @@ from tenure.engine.clock import Clock
 from tenure.engine.schedule.command import EndedFire
 from tenure.engine.settings import Settings
 from tenure.errors import Rejection
-from tenure.store.table.closing import Closing
+from tenure.store.table.access import AccessRows
+from tenure.store.table.closing import Closing, ClosingRows
+from tenure.store.table.group import GroupRows
+from tenure.store.table.idempotency import KeyRows
+from tenure.store.table.journal import JournalRows
+from tenure.store.table.lease import LeaseRows
 from tenure.store.table.lock_order import RowSets
-from tenure.store.table.task import TaskKey
+from tenure.store.table.queue import QueueRows
+from tenure.store.table.schedule import ScheduleRows
+from tenure.store.table.stop import StopRows
+from tenure.store.table.task import AttemptRows, TaskKey
 
 AnyEffect = Effect | WorkerEffect
 
@@ -43,18 +51,8 @@ class WorkingSet:
         self.settings = settings
         self.now_ms = rows.now_ms
         self.tasks = rows.tasks
-        self.groups = rows.groups
-        self.journals = rows.journals
-        self.closings = rows.closings
-        self.stops = rows.stops
-        self.attempts = rows.attempts
         self.workers = rows.workers
-        self.leases = rows.leases
-        self.keys = rows.keys
-        self.schedules = rows.schedules
-        self.queues = rows.queues
         self.namespaces = rows.namespaces
-        self.access = rows.access
         self.effects: list[AnyEffect] = []
         self.doubtful: set[TaskKey] = set()
         self.damaged: list[Task] = []
@@ -65,30 +63,82 @@ class WorkingSet:
         # Workers with refused completions; the reason depends on whether they are live.
         self.refused_workers: set[str] = set()
 
+    # Rows that few batches have are made when they are asked for.
+
+    @property
+    def access(self) -> AccessRows:
+        """Return the API keys."""
+        return self.rows.access
+
+    @property
+    def attempts(self) -> AttemptRows:
+        """Return the ended attempts."""
+        return self.rows.attempts
+
+    @property
+    def closings(self) -> ClosingRows:
+        """Return the owners whose children have to be closed."""
+        return self.rows.closings
+
+    @property
+    def groups(self) -> GroupRows:
+        """Return the groups of runs."""
+        return self.rows.groups
+
+    @property
+    def journals(self) -> JournalRows:
+        """Return the journals of runs."""
+        return self.rows.journals
+
+    @property
+    def keys(self) -> KeyRows:
+        """Return the idempotency keys."""
+        return self.rows.keys
+
+    @property
+    def leases(self) -> LeaseRows:
+        """Return the leases."""
+        return self.rows.leases
+
+    @property
+    def queues(self) -> QueueRows:
+        """Return the queues that are changed."""
+        return self.rows.queues
+
+    @property
+    def schedules(self) -> ScheduleRows:
+        """Return the schedules, and their fires."""
+        return self.rows.schedules
+
+    @property
+    def stops(self) -> StopRows:
+        """Return the stops for workers."""
+        return self.rows.stops
+
     def apply(self, key: TaskKey, event: TaskEvent) -> Decision | Rejection:
         """Decide an event on a task that is in the set."""
-        task = self.tasks[key]
+        tasks = self.tasks
+        task = tasks[key]
         decision = task_rules.decide(task, event, self.now_ms)
         # Not isinstance(…, Rejection): a negative answer takes three times as long.
         if not isinstance(decision, Decision) or decision.task is task:
             self._note_unwritten(key, decision)
             return decision
-        tasks = self.tasks
+        after = decision.task
         changes = tasks.new if key in tasks.new else tasks.changed
-        tasks[key] = changes[key] = decision.task
+        tasks[key] = changes[key] = after
         if decision.ended is not None:
             self.attempts.add(decision.ended)
-        link = decision.task.link
-        if link is not None:
-            self._note_link(key, task.link, decision.task)
-        if decision.task.spec.fire is not None:
-            self._note_fire(decision.task)
+        if after.link is not None:
+            self._note_link(key, task.link, after)
+        if after.spec.fire is not None:
+            self._note_fire(after)
         if decision.entries:
             self.append_entries(key, decision.entries)
         if decision.effects:
             self.effects += decision.effects
             self._note_stops(decision.effects)
-        return self._spared(key, decision) if decision.task.damaged else decision
+        return self._spared(key, decision) if after.damaged else decision
 
     def _note_unwritten(self, key: TaskKey, decision: Decision | Rejection) -> None:
         """Note a decision that changes no row."""

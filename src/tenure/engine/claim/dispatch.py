@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, assert_never
 
 import structlog
@@ -195,7 +195,9 @@ class Dispatch:
             old = loaded.get(key)
             if task.is_guarded or (old is not None and old.is_guarded):
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
-            if old is not None and old.worker_id is not None and not _goes_on(task, old):
+            if old is None or old.worker_id is None:
+                continue
+            if task.finished_at_ms is not None or not _goes_on(task, old):
                 ended[old.worker_id].append(task.id)
         for worker_id, task_ids in ended.items():
             self._to_look_at |= self._book.ended(worker_id, task_ids)
@@ -216,15 +218,20 @@ class Dispatch:
                 self._to_look_at.add(offer.group)
         for offer_id, error in committed.claims.refused.items():
             self._refuse(offer_id, error)
-        for hand in committed.plan.hands:
-            checked = self._find(hand.offer_id)
-            if checked is not None:
-                checked.is_checked = True
+        self._note_checked(committed.plan, by_offer)
         self._note_unable(committed)
         self._go_on()
         left, self._left = self._left, set()
         for line in left:
             self._serve_or_tell(line)
+
+    def _note_checked(self, plan: ClaimPlan, served: Container[int]) -> None:
+        """Note whose worker the batch has looked at; a poll that was served is gone."""
+        for hand in plan.hands:
+            if hand.is_new and hand.offer_id not in served:
+                checked = self._find(hand.offer_id)
+                if checked is not None:
+                    checked.is_checked = True
 
     def _note_unable(self, committed: Committed) -> None:
         """Let those rest that can be given nothing now, so that others come before them."""
@@ -442,7 +449,7 @@ def _has_room(offer: Offer) -> bool:
 def _goes_on(task: Task, old: Task) -> bool:
     """Return whether the attempt that was held is held as before."""
     is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
-    return task.finished_at_ms is None and is_same and task.is_attempt_live
+    return is_same and task.is_attempt_live
 
 
 def _look_at(done: asyncio.Future[Any]) -> None:

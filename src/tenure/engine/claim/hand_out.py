@@ -7,7 +7,7 @@ waits for it is stored as dispatched (direct hand-out).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ from tenure.errors import InvalidArgument, Rejection, TenureError
 from tenure.store.table import listing
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
+from tenure.store.table.queue import QueueRows
 from tenure.store.table.task import Demand, TaskKey
 from tenure.store.transaction import Tx
 
@@ -59,8 +60,10 @@ class ClaimResult(msgspec.Struct):
 async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     """Phase 5: take the heads of the lines and assign them with the tasks of this batch."""
     result = ClaimResult()
+    if not plan.hands:
+        return result
     result.late = _late_receivers(ws)
-    hands = [hand for hand in plan.hands if _may_receive(ws, hand, result)]
+    hands = _receiving(ws, plan, result)
     if not hands:
         return result
     result.counts = await _count(tx, ws, hands, result)
@@ -69,8 +72,8 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     if result.asked:
         result.seen = await task_table.claim_tasks(tx, result.asked)
     result.took_ms = ws.clock.monotonic_ms() - began_ms
-    ready = _ready_tasks(ws, plan, result.seen)
-    woken = _woken(ws, hands, result.seen) if plan.is_direct else []
+    ready = _ready_tasks(ws, plan, hands, result.seen)
+    woken = _woken(ws, plan, hands, result.seen)
     if woken:
         await _add_woken(tx, ws, woken, ready)
     if ready:
@@ -93,17 +96,16 @@ async def _assign(
     tx: Tx,
     ws: WorkingSet,
     ready: dict[Group, list[Task]],
-    hands: Sequence[Hand],
+    hands: Mapping[Group, Sequence[Hand]],
     result: ClaimResult,
 ) -> None:
     """Assign the tasks of each queue to the offers that wait for them."""
     suspects = await _suspects_held(tx, result.seen, hands)
     free = await _free_slots(tx, ws, ready)
     for group, tasks in ready.items():
-        mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
         given = assignment.assign(
             tasks,
-            mine,
+            hands.get(group, ()),
             suspects,
             counts=result.counts,
             most=free[group],
@@ -122,11 +124,14 @@ def _note_given(ws: WorkingSet, given: Sequence[tuple[Task, Hand]], result: Clai
     tells it that there are others.
     """
     counts = result.counts
-    for _, hand in given if counts else ():
-        if hand.receiver_id in counts:
-            counts[hand.receiver_id].free -= 1
-            if not hand.session_no and ws.workers[hand.receiver_id].session_no:
-                ws.workers.put(ws.workers[hand.receiver_id])
+    if not counts:
+        return
+    given_counts = Counter([(hand.receiver_id, hand.session_no) for _, hand in given])
+    for (worker_id, session_no), given_count in given_counts.items():
+        if worker_id in counts:
+            counts[worker_id].free -= given_count
+            if not session_no and ws.workers[worker_id].session_no:
+                ws.workers.put(ws.workers[worker_id])
 
 
 def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
@@ -136,12 +141,12 @@ def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
 
 
 async def _suspects_held(
-    tx: Tx, seen: Iterable[Task], hands: Sequence[Hand]
+    tx: Tx, seen: Iterable[Task], hands: Mapping[Group, Sequence[Hand]]
 ) -> dict[str, Suspects]:
     """Return which receivers hold suspects, if one is to be assigned; a fresh task never is."""
     if not any(task.is_guarded for task in seen):
         return {}
-    holders = {(hand.namespace, hand.queue, hand.receiver_id) for hand in hands}
+    holders = {(*group, hand.receiver_id) for group, mine in hands.items() for hand in mine}
     held: dict[str, Suspects] = {}
     for worker_id, progress in await task_table.load_suspects(tx, holders):
         held[worker_id] = held.get(worker_id, Suspects()).with_one_more(progress)
@@ -153,20 +158,19 @@ async def _hand_over(
 ) -> None:
     """Decide the hand-outs, each with its input; large inputs are read only now."""
     unread = [(task.namespace, task.id) for task, _ in assigned if task.unread_bytes]
-    inputs = await task_table.load_inputs(tx, unread) if unread else {}
+    inputs: dict[TaskKey, bytes] = {}
+    if unread:
+        inputs = await task_table.load_inputs(tx, unread)
+        assigned = _readable(ws, assigned, inputs)
     ends = await _journal_ends(tx, ws, assigned)
     events: dict[int, HandedOut] = {}
     for task, hand in assigned:
         key = (task.namespace, task.id)
-        if task.unread_bytes and key not in inputs:
-            ws.tasks[key] = replace(task, damaged=(DamagedPart.INPUT,))
-            _refuse_damaged(ws, task)
-            continue
         event = events.get(hand.offer_id)
         if event is None:
             event = HandedOut(worker_id=hand.receiver_id, session_no=hand.session_no)
             events[hand.offer_id] = event
-        if key in ends:
+        if ends and key in ends:
             event = replace(event, journal_end=ends[key])
             result.has_runs = True
         decision = ws.apply(key, event)
@@ -177,16 +181,55 @@ async def _hand_over(
         result.assigned.append((given, hand.offer_id))
 
 
+def _readable(
+    ws: WorkingSet, assigned: Iterable[tuple[Task, Hand]], inputs: Mapping[TaskKey, bytes]
+) -> list[tuple[Task, Hand]]:
+    """Return what may be handed out; a task whose large input is damaged ends."""
+    found = []
+    for task, hand in assigned:
+        key = (task.namespace, task.id)
+        if not task.unread_bytes or key in inputs:
+            found.append((task, hand))
+        else:
+            ws.tasks[key] = replace(task, damaged=(DamagedPart.INPUT,))
+            _refuse_damaged(ws, task)
+    return found
+
+
 async def _journal_ends(
     tx: Tx, ws: WorkingSet, assigned: Sequence[tuple[Task, Hand]]
 ) -> dict[TaskKey, int]:
     """Return where the journals of runs end that are handed out."""
-    runs = [task for task, _ in assigned if has_journal(task)]
+    runs = [task for task, _ in assigned if task.link is not None and has_journal(task)]
     if not runs:
         return {}
     await ws.journals.learn_ends(tx, runs)
     keys = [(task.namespace, task.id) for task in runs]
     return {key: ws.journals.ends[key].pos for key in keys}
+
+
+def _receiving(ws: WorkingSet, plan: ClaimPlan, result: ClaimResult) -> dict[Group, list[Hand]]:
+    """Return who may be handed work, by queue; of polls that are alike one is looked at."""
+    found: dict[Group, list[Hand]] = {}
+    accepted: dict[tuple[object, ...], list[Hand]] = {}
+    for hand in plan.hands:
+        kind = (
+            hand.receiver_id,
+            hand.namespace,
+            hand.queue,
+            hand.types,
+            hand.session_no,
+            hand.speaker,
+            hand.is_new,
+        )
+        mine = accepted.get(kind)
+        if mine is None:
+            if not _may_receive(ws, hand, result):
+                continue
+            mine = found.setdefault((hand.namespace, hand.queue), [])
+            accepted[kind] = mine
+        mine.append(hand)
+    return found
 
 
 def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
@@ -219,7 +262,7 @@ def _refusal(worker: Worker | None, hand: Hand) -> Rejection | None:
 
 
 async def _count(
-    tx: Tx, ws: WorkingSet, hands: Sequence[Hand], result: ClaimResult
+    tx: Tx, ws: WorkingSet, hands: Mapping[Group, Sequence[Hand]], result: ClaimResult
 ) -> dict[str, Count]:
     """Return what the workers have free whose attempts are counted under their lock."""
     held = {
@@ -228,8 +271,12 @@ async def _count(
         if each.held_count is not None
     }
     if result.outdated:
-        outdated = [hand for hand in hands if hand.offer_id in result.outdated]
-        places = [(hand.namespace, hand.queue, hand.receiver_id) for hand in outdated]
+        places = [
+            (*group, hand.receiver_id)
+            for group, mine in hands.items()
+            for hand in mine
+            if hand.offer_id in result.outdated
+        ]
         for worker_id, each in (await listing.count_worker_held(tx, places)).items():
             held[worker_id] = each.count
     if not held:
@@ -278,7 +325,9 @@ def _late_receivers(ws: WorkingSet) -> set[str]:
     return {key for key, each in ws.rows.receivers.items() if each.is_late(ws.now_ms)}
 
 
-def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[Group, list[Task]]:
+def _ready_tasks(
+    ws: WorkingSet, plan: ClaimPlan, groups: Container[Group], seen: Iterable[Task]
+) -> dict[Group, list[Task]]:
     """Return what may be assigned: claimed rows that did not change, and fresh tasks."""
     ready: dict[Group, list[Task]] = {}
     for task in seen:
@@ -290,7 +339,6 @@ def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[
         if found.line:
             ready.setdefault((task.namespace, task.queue), []).append(found)
     if plan.is_direct and ws.tasks.new:
-        groups = {(hand.namespace, hand.queue) for hand in plan.hands}
         for task in ws.tasks.new.values():
             group = (task.namespace, task.queue)
             if task.line and group in groups:
@@ -298,9 +346,12 @@ def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[
     return ready
 
 
-def _woken(ws: WorkingSet, hands: Sequence[Hand], seen: Iterable[Task]) -> list[Task]:
+def _woken(
+    ws: WorkingSet, plan: ClaimPlan, groups: Container[Group], seen: Iterable[Task]
+) -> list[Task]:
     """Return runs that this batch has made pending; a suspect of the crash guard waits."""
-    groups = {(hand.namespace, hand.queue) for hand in hands}
+    if not plan.is_direct or not ws.tasks.changed:
+        return []
     known = {(task.namespace, task.id) for task in seen}
     return [
         task
@@ -365,28 +416,34 @@ def _met(ws: WorkingSet, seen: Task) -> Task:
 
 async def _free_slots(tx: Tx, ws: WorkingSet, groups: dict[Group, list[Task]]) -> dict[Group, int]:
     """Return how many tasks each queue may hand out; only limited queues are locked and counted."""
-    queues = {
-        key: ws.rows.receivers.brakes[key] for key in groups if key in ws.rows.receivers.brakes
-    }
-    queues.update((key, ws.queues[key]) for key in groups if key in ws.queues.changed)
+    free = {group: len(tasks) for group, tasks in groups.items()}
+    if ws.rows.receivers.brakes or QueueRows in ws.rows.made:
+        free |= await _braked_slots(tx, ws, groups)
+    return free
+
+
+async def _braked_slots(
+    tx: Tx, ws: WorkingSet, groups: dict[Group, list[Task]]
+) -> dict[Group, int]:
+    """Return the same for the queues that are paused or limited."""
+    brakes, changed = ws.rows.receivers.brakes, ws.queues.changed
+    queues = {key: brakes[key] for key in groups if key in brakes}
+    queues.update((key, changed[key]) for key in groups if key in changed)
     limited = [key for key, queue in queues.items() if queue.concurrency_max]
     held: dict[Group, int] = {}
     if limited:
         for locked in await queue_table.lock_queues(tx, limited):
             queues[locked.namespace, locked.name] = locked
-        queues.update((key, ws.queues[key]) for key in groups if key in ws.queues.changed)
+        queues.update((key, changed[key]) for key in groups if key in changed)
         held = await task_table.count_held(tx, limited)
         for key in limited:
             held[key] -= _freed(ws, key)
-    free = {}
-    for group, tasks in groups.items():
-        queue = queues.get(group)
-        free[group] = len(tasks)
-        if queue is not None:
-            free[group] = queue_rules.free_slots(
-                queue, held_count=held.get(group, 0), wanted=len(tasks)
-            )
-    return free
+    return {
+        group: queue_rules.free_slots(
+            queue, held_count=held.get(group, 0), wanted=len(groups[group])
+        )
+        for group, queue in queues.items()
+    }
 
 
 def _freed(ws: WorkingSet, group: Group) -> int:

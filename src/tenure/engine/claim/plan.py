@@ -106,6 +106,8 @@ class ClaimPlanner:
         fresh: dict[LineKey, int] = {}
         ending: dict[str, set[str]] = {}
         for command in commands:
+            if type(command) is c.ClaimTasks:
+                continue
             if type(command) is c.EnqueueTasks:
                 for new in command.tasks:
                     key = (command.namespace, new.queue, new.type)
@@ -218,15 +220,25 @@ class _Choice:
         if self._homes:
             rest = (offer for offer in rest if offer.id not in self._homes)
         self._compare(rest, ending)
-        hands = [_hand(*each) for each in self._best()]
+        hands = [_hand(offer, credit, room) for _, _, offer, credit, room in self._best()]
         if len(hands) < self._place + self._passed_count:
             hands += _unchecked(others, hands)
         return hands
 
     def _compare(self, offers: Iterable[Offer], ending: Mapping[str, set[str]]) -> None:
-        consider = self._consider
         for offer in offers:
-            consider(offer, ending.get(offer.receiver_id))
+            over = ending.get(offer.receiver_id)
+            credit, share = self._free(offer, len(over) if over else 0)
+            room_bytes = offer.sink.room_bytes
+            if credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX:
+                # With less room it could not take the next task, whichever it is.
+                self._passed_count += 1
+                continue
+            self._place += 1
+            candidate = (-share, self._place, offer, credit, room_bytes)
+            for task_type in offer.types:
+                if task_type in self._candidates:
+                    self._take_in(task_type, candidate)
 
     def _at_home(self, homes: Sequence[str]) -> list[Offer]:
         """Return the sessions here of workers that had runs last."""
@@ -265,47 +277,34 @@ class _Choice:
                 self._open.add(task_type)
                 self._candidates[task_type] = []
 
-    def _consider(self, offer: Offer, over: set[str] | None) -> None:
-        """Take in an offer; what of its worker's is ``over`` ends in this batch."""
-        ending = len(over) if over else 0
+    def _free(self, offer: Offer, ending: int) -> tuple[int, float]:
+        """Return the credit and the free share of an offer, of which so many end in this batch."""
         credit = offer.credit(ending)
         count = self._book.count_of(offer)
         if count is None:
-            share = credit / (offer.window or 1)
-        else:
-            free = count.free + ending
-            share = free / count.slots
-            # A new poll is counted in any case: the count may be from before an end elsewhere.
-            if free < credit and offer.is_checked:
-                credit = free
-        room_bytes = offer.sink.room_bytes
-        if credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX:
-            # With less room it could not take the next task, whichever it is.
-            self._passed_count += 1
-            return
-        self._place += 1
-        self._take_in((-share, self._place, offer, credit, room_bytes))
+            return credit, credit / (offer.window or 1)
+        free = count.free + ending
+        # A new poll is counted in any case: the count may be from before an end elsewhere.
+        if free < credit and offer.is_checked:
+            credit = free
+        return credit, free / count.slots
 
-    def _take_in(self, candidate: _Candidate) -> None:
-        _, _, offer, credit, _ = candidate
-        for task_type in offer.types:
-            candidates = self._candidates.get(task_type)
-            if candidates is None:
-                continue
-            candidates.append(candidate)
-            wanted = self.wanted[task_type] = self.wanted.get(task_type, 0) + credit
-            if wanted >= self._most[task_type] and len(candidates) >= OFFERS_COMPARED_MAX:
-                self._open.discard(task_type)
+    def _take_in(self, task_type: str, candidate: _Candidate) -> None:
+        candidates = self._candidates[task_type]
+        candidates.append(candidate)
+        wanted = self.wanted[task_type] = self.wanted.get(task_type, 0) + candidate[3]
+        if wanted >= self._most[task_type] and len(candidates) >= OFFERS_COMPARED_MAX:
+            self._open.discard(task_type)
 
 
 def _unchecked(others: Sequence[Offer], hands: Iterable[Hand]) -> list[Hand]:
     """Return those whose workers nobody has looked at yet, and that get nothing."""
     served = {hand.offer_id for hand in hands}
     unchecked = [each for each in others if not each.is_checked and each.id not in served]
-    return [_hand(0, 0, offer, 0, 0) for offer in unchecked]
+    return [_hand(offer, 0, 0) for offer in unchecked]
 
 
-def _hand(_used: float, _place: int, offer: Offer, credit: int, room_bytes: int) -> Hand:
+def _hand(offer: Offer, credit: int, room_bytes: int) -> Hand:
     is_new = not offer.is_checked
     return Hand(
         offer_id=offer.id,

@@ -36,7 +36,7 @@ def hints_of(ws: WorkingSet) -> Iterator[Hint]:
         yield from _workers(ws)
     if ws.queues.changed or ws.namespaces.new or ws.namespaces.changed:
         yield from _places(ws)
-    if ws.schedules or ws.schedules.removed:
+    if ws.rows.has_schedules:
         yield from _schedules(ws)
 
 

@@ -98,6 +98,11 @@ class ResultWatch:
         del self._listeners[key]
         self._unread.pop(key, None)
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody here, or at another server, waits for results."""
+        return bool(self._listeners) or self._replicas.is_result_wanted
+
     def finished(self, key: TaskKey, task: Task, *, is_new: bool) -> None:
         """Take in a task that this server has finished; others get a hint if they wait."""
         if key in self._listeners:

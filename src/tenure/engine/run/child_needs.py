@@ -54,4 +54,4 @@ def cancel_children(needs: RowSets, command: c.CancelChildren) -> None:
 
 def close_children(needs: RowSets, command: c.CloseChildren) -> None:
     """Take an owner that has ended, and its next children."""
-    needs.closings.amount = command.amount
+    needs.tasks.closing_max = command.amount

@@ -19,8 +19,7 @@ def refusal(
     ws: WorkingSet, key: TaskKey, item: c.Finish, worker_id: str | None
 ) -> Rejection | None:
     """Refuse a run that begins anew and names what is no signal; a stale report is left alone."""
-    task = ws.tasks[key]
-    is_held = task_refusal.is_held(task, item.attempt, worker_id)
+    is_held = task_refusal.is_held(ws.tasks[key], item.attempt, worker_id)
     if item.anew is None or not is_held or key not in ws.journals.ends:
         return None
     found = {each.pos for each in ws.journals.carried_by(key) if each.kind is EntryKind.SIGNAL}

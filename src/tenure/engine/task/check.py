@@ -15,6 +15,7 @@ from tenure.errors import InvalidArgument, PayloadTooLarge
 _WITH_ERROR: Final = frozenset({c.FinishKind.FAILED, c.FinishKind.PARKED})
 _YIELDED: Final = c.FinishKind.YIELDED
 _CONTINUED: Final = c.FinishKind.CONTINUED
+_OF_RUNS: Final = frozenset({_YIELDED, _CONTINUED})
 # Most payloads are far below any limit.
 _SMALL_BYTES: Final = 65_536
 
@@ -85,7 +86,8 @@ def _outcome(item: c.Finish) -> None:
     elif item.kind in _WITH_ERROR:
         message = "an attempt that failed or parked needs its error"
         raise InvalidArgument(message, field="error")
-    _end_of_run(item)
+    if item.kind in _OF_RUNS or item.wish is not None or item.anew is not None:
+        _end_of_run(item)
 
 
 def _end_of_run(item: c.Finish) -> None:

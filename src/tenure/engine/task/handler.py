@@ -17,7 +17,7 @@ from tenure.core.task import event as task_event
 from tenure.core.task.attempt import YIELDS, Outcome
 from tenure.core.task.effect import Decision
 from tenure.core.task.event import TaskEvent
-from tenure.core.task.record import TERMINAL, NewTask, Task, TaskKind, TaskState
+from tenure.core.task.record import NO_PROGRESS, TERMINAL, NewTask, Task, TaskKind, TaskState
 from tenure.core.task.refusal import already_terminal, wrong_state
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker import decide as worker_rules
@@ -54,7 +54,7 @@ def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, 
 
 def take_new(ws: WorkingSet, command: c.EnqueueTasks, create: Create) -> tuple[c.Enqueued, ...]:
     """Take in new tasks: everything is looked at before anything is taken in."""
-    namespace = command.namespace
+    namespace, tasks, now_ms = command.namespace, ws.tasks, ws.now_ms
     if not ws.namespaces.exists(namespace):
         raise not_found("Namespace", namespace)
     answers: list[c.Enqueued] = []
@@ -62,12 +62,12 @@ def take_new(ws: WorkingSet, command: c.EnqueueTasks, create: Create) -> tuple[c
     keyed: dict[tuple[str, str], tuple[NewTask, bytes]] = {}
     for new in command.tasks:
         known = None
-        if new.idempotency_key or (namespace, new.id) in ws.tasks:
+        if new.idempotency_key or (namespace, new.id) in tasks:
             known = _known(ws, command, new, keyed)
         if known is None:
             if command.is_resend and not new.idempotency_key:
-                _check_decided(new.id, ws.now_ms)
-            task = create(new, namespace=namespace, now_ms=ws.now_ms)
+                _check_decided(new.id, now_ms)
+            task = create(new, namespace=namespace, now_ms=now_ms)
             accepted.append(task)
             answers.append(c.Enqueued(new.id, task.state, is_new=True))
         else:
@@ -88,10 +88,10 @@ def is_known(ws: WorkingSet, command: c.EnqueueTasks) -> bool:
 def _take_in(
     ws: WorkingSet, accepted: list[Task], keyed: dict[tuple[str, str], tuple[NewTask, bytes]]
 ) -> None:
-    for task in accepted:
-        ws.tasks.add(task)
-    for (namespace, name), (new, digest) in keyed.items():
-        keep_key(ws, namespace, name, new.id, digest)
+    ws.tasks.add_all(accepted)
+    if keyed:
+        for (namespace, name), (new, digest) in keyed.items():
+            keep_key(ws, namespace, name, new.id, digest)
 
 
 def _check_decided(task_id: str, now_ms: int) -> None:
@@ -178,6 +178,8 @@ def _report(ws: WorkingSet, key: TaskKey, event: TaskEvent) -> c.ItemAnswer:
 
 def reported(task: Task) -> c.Reported:
     """Say where a task stands after an accepted report."""
+    if task.progress is NO_PROGRESS:
+        return _PLAIN_REPORTS[task.state]
     if task.progress.exclusive_at_ms:
         return c.Reported(
             task.state,
@@ -302,9 +304,10 @@ def _finish(
 ) -> c.ItemAnswer:
     decision: Decision | Rejection
     if key in ws.tasks:
-        refusal = continuation.refusal(ws, key, item, worker_id)
-        if refusal is not None:
-            return refusal
+        if item.anew is not None:
+            refusal = continuation.refusal(ws, key, item, worker_id)
+            if refusal is not None:
+                return refusal
         event = _EVENTS[item.kind](ws, key, item, worker_id, needs_confirmed)
         decision = ws.apply(key, event)
         if isinstance(decision, Decision):

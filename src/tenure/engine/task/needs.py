@@ -48,19 +48,18 @@ def finish_tasks(needs: RowSets, command: c.FinishTasks) -> None:
 
     The worker is read only if its key is in doubt: what it completes counts, also when it is over.
     """
-    namespace = command.namespace
+    namespace, wanted, finishes = command.namespace, needs.tasks.wanted, needs.attempts.finishes
     for item in command.items:
         key = (namespace, item.task_id)
-        needs.tasks.wanted.add(key)
-        needs.attempts.finishes.append((key, item.attempt))
-        if item.kind is _YIELDED:
+        wanted.add(key)
+        finishes.append((key, item.attempt))
+        kind = item.kind
+        if kind is _YIELDED or kind is _CONTINUED:
             # What is appended meanwhile may not write the row: only its lock tells.
             needs.tasks.locked.add(key)
             needs.journals.of_runs.add(key)
-        elif item.anew is not None and item.kind is _CONTINUED:
-            needs.tasks.locked.add(key)
-            needs.journals.of_runs.add(key)
-            needs.journals.carried[key] = Carried(item.anew.seen, item.anew.keep)
+            if item.anew is not None and kind is _CONTINUED:
+                needs.journals.carried[key] = Carried(item.anew.seen, item.anew.keep)
     if command.speaker is not None and command.worker_id is not None:
         needs.workers.spoken_for.add(command.worker_id)
 

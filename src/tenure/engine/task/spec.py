@@ -9,9 +9,10 @@ from tenure.engine.task import check, handler, needs
 from tenure.engine.task import command as c
 
 
-def _bytes_of(end: c.Finish) -> int:
-    size = len(end.output or b"")
-    return size if end.anew is None else size + len(end.anew.input or b"")
+def _bytes_of(command: c.FinishTasks) -> int:
+    size = sum([len(each.output or b"") for each in command.items])
+    anew = [each.anew for each in command.items if each.anew is not None]
+    return size + sum([len(each.input or b"") for each in anew]) if anew else size
 
 
 # A tuple without a type of its own: mypy compares each function with its kind of command.
@@ -51,7 +52,7 @@ TASK_SPECS: Final = (
         needs.finish_tasks,
         handler.finish_tasks,
         weigh=lambda command: len(command.items),
-        payload_bytes=lambda command: sum([_bytes_of(each) for each in command.items]),
+        payload_bytes=_bytes_of,
         is_awaited=True,
         can_be_single=True,
     ),

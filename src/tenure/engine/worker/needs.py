@@ -67,7 +67,7 @@ def stops_told(needs: RowSets, command: c.StopsTold) -> None:
 
 def judge_leases(needs: RowSets, command: c.JudgeLeases) -> None:
     """Lock the leases that have ended, as far as a scan can see."""
-    needs.leases.judged_max = command.amount
+    needs.workers.judged_max = command.amount
     needs.leases.reason_to_end = partial(reason_to_end, command)
 
 

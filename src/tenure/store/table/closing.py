@@ -68,11 +68,11 @@ class ClosingRows(RowSet[tuple[str, str, str], Closing]):
     """Closings by (namespace, owner, journal).
 
     New ones are owners that have ended; only those with live children are written, when everything
-    else of the batch is. If some ``amount`` of children is to be closed, one closing is ``taken``
-    with its next ``children``. ``opened_count`` is how many were written.
+    else of the batch is. If children are to be closed, one closing is ``taken`` with its next
+    ``children``. ``opened_count`` is how many were written.
     """
 
-    __slots__ = ("amount", "children", "opened_count", "taken")
+    __slots__ = ("children", "opened_count", "taken")
 
     table = Table(
         operator.attrgetter("key"),
@@ -85,19 +85,18 @@ class ClosingRows(RowSet[tuple[str, str, str], Closing]):
     def __init__(self) -> None:
         """Start with nothing."""
         super().__init__()
-        self.amount = 0
         self.taken: Closing | None = None
         self.children: list[TaskKey] = []
         self.opened_count = 0
 
-    async def take_children(self, tx: Tx) -> list[TaskKey]:
+    async def take_children(self, tx: Tx, amount: int) -> list[TaskKey]:
         """Take a closing and find its next children, which are locked with all other tasks."""
         self.taken = await take_closing(tx)
         if self.taken is not None:
             self.take(self.taken)
             owner = (self.taken.namespace, self.taken.owner_id)
             after = self.taken.after_id
-            self.children = await find_children(tx, owner, after=after, amount=self.amount)
+            self.children = await find_children(tx, owner, after=after, amount=amount)
         return self.children
 
     async def save(self, tx: Tx, rows: RowSets) -> None:

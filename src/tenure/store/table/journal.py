@@ -239,10 +239,7 @@ class JournalRows(RowSet[EntryKey, Entry]):
     async def load(self, tx: Tx, rows: RowSets) -> None:
         """Read the ends that are wanted and not remembered; the rows of their runs are here."""
         tasks = rows.tasks
-        if not self.of_runs and not tasks.due:
-            return
         wanted = {key for key in self.of_runs if _has_journal(tasks.get(key))}
-        wanted.update(key for key in tasks.due if _has_journal(tasks[key]))
         if not wanted:
             return
         unknown = self._take_remembered(tasks, wanted)

@@ -163,7 +163,6 @@ class LeaseRows(RowSet[str, Lease]):
         "ended_wanted",
         "failed",
         "forgotten",
-        "judged_max",
         "kept",
         "lapsed",
         "lease_counts",
@@ -180,7 +179,6 @@ class LeaseRows(RowSet[str, Lease]):
         super().__init__()
         self.ended_wanted: set[str] = set()
         self.ended: dict[str, tuple[int, int]] = {}
-        self.judged_max = 0
         self.reason_to_end: ReasonToEnd = _spare
         self.began_at_mono_ms = 0
         self.scanned_at_ms = 0
@@ -193,16 +191,11 @@ class LeaseRows(RowSet[str, Lease]):
         self.resumed: dict[str, Lease] = {}
         self.failed: list[str] = []
 
-    @property
-    def is_judging(self) -> bool:
-        """Return whether leases are judged in this batch."""
-        return self.judged_max > 0
-
-    async def find_lapsed(self, tx: Tx) -> set[str]:
+    async def find_lapsed(self, tx: Tx, amount: int) -> set[str]:
         """Return the workers whose leases may have ended; nothing is locked, workers come first."""
         self.scanned_at_ms = now_ms = await tx.now_ms()
         await clamp_leases(tx, now_ms)
-        found = await load_lapsed(tx, now_ms=now_ms, amount=self.judged_max)
+        found = await load_lapsed(tx, now_ms=now_ms, amount=amount)
         self.lapsed = {each.lease.worker_id: each for each in found}
         return set(self.lapsed)
 

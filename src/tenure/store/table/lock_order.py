@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from tenure.store.table.access import AccessRows, AuditRows
 from tenure.store.table.child import ChildRows
@@ -47,47 +46,71 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
 ]
 
 
-def _make(kinds: list[type[RowSet[Any, Any]]]) -> dict[Any, Any]:
-    """Return an empty row set of each kind, by its type; that they agree a type cannot say."""
-    return {kind: kind() for kind in kinds}
+class _Attribute(Generic[S]):
+    """The rows of one table as an attribute of ``RowSets``, made when it is first read."""
+
+    def __init__(self, kind: type[S]) -> None:
+        self._kind = kind
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, rows: RowSets, owner: type) -> S:
+        # From now on it is found without this function.
+        made = rows.__dict__[self._name] = rows[self._kind]
+        return made
 
 
 class RowSets:
-    """The row sets of one batch."""
+    """The row sets of one batch, each made when it is first asked for.
+
+    So a batch costs what its commands need, however many tables there are: a set that is not among
+    those that are ``made`` has nothing to load and nothing to save.
+    """
+
+    access = _Attribute(AccessRows)
+    queues = _Attribute(QueueRows)
+    workers = _Attribute(WorkerRows)
+    receivers = _Attribute(ReceiverRows)
+    leases = _Attribute(LeaseRows)
+    keys = _Attribute(KeyRows)
+    schedules = _Attribute(ScheduleRows)
+    external_ids = _Attribute(ExternalIdRows)
+    tasks = _Attribute(TaskRows)
+    children = _Attribute(ChildRows)
+    groups = _Attribute(GroupRows)
+    journals = _Attribute(JournalRows)
+    journal_copies = _Attribute(JournalCopyRows)
+    stops = _Attribute(StopRows)
+    attempts = _Attribute(AttemptRows)
+    namespaces = _Attribute(NamespaceRows)
+    audit = _Attribute(AuditRows)
+    closings = _Attribute(ClosingRows)
 
     def __init__(self) -> None:
         """Start with nothing wanted."""
-        # Made for every batch: each call counts.
-        self._by_type = rows = _make(LOCK_ORDER)
-        self.access: AccessRows = rows[AccessRows]
-        self.queues: QueueRows = rows[QueueRows]
-        self.workers: WorkerRows = rows[WorkerRows]
-        self.receivers: ReceiverRows = rows[ReceiverRows]
-        self.leases: LeaseRows = rows[LeaseRows]
-        self.keys: KeyRows = rows[KeyRows]
-        self.schedules: ScheduleRows = rows[ScheduleRows]
-        self.external_ids: ExternalIdRows = rows[ExternalIdRows]
-        self.tasks: TaskRows = rows[TaskRows]
-        self.children: ChildRows = rows[ChildRows]
-        self.groups: GroupRows = rows[GroupRows]
-        self.journals: JournalRows = rows[JournalRows]
-        self.journal_copies: JournalCopyRows = rows[JournalCopyRows]
-        self.stops: StopRows = rows[StopRows]
-        self.attempts: AttemptRows = rows[AttemptRows]
-        self.namespaces: NamespaceRows = rows[NamespaceRows]
-        self.audit: AuditRows = rows[AuditRows]
-        self.closings: ClosingRows = rows[ClosingRows]
+        self.made: dict[type[RowSet[Any, Any]], RowSet[Any, Any]] = {}
         self.now_ms = 0
         # The time as read by a statement that locked rows, if no later one has locked others.
         self.locked_at_ms: int | None = None
 
     def __getitem__(self, kind: type[S]) -> S:
         """Return the rows of one table."""
-        return cast("S", self._by_type[kind])
+        found = self.made.get(kind)
+        if found is None:
+            found = self.made[kind] = kind()
+        return cast("S", found)
 
-    def __iter__(self) -> Iterator[RowSet[Any, Any]]:
-        """Return all of them in the lock order."""
-        return iter(self._by_type.values())
+    @property
+    def has_reports(self) -> bool:
+        """Whether holders of runs have reported entries."""
+        return JournalRows in self.made and bool(self.journals.holders)
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether schedules were looked at."""
+        return ScheduleRows in self.made
 
     def note_locked(self, at_ms: int | None = None) -> None:
         """Note that rows were locked, and the time if the same statement has read it."""
@@ -95,18 +118,26 @@ class RowSets:
 
     async def load(self, tx: Tx) -> None:
         """Load and lock the wanted rows, then read the store's time."""
-        for each in self._by_type.values():
-            if each.wanted or each.finds_more:
-                await each.load(tx, self)
+        made = self.made
+        for kind in LOCK_ORDER:
+            # One set may want more of the next, which is made by that.
+            if kind in made:
+                each = made[kind]
+                if each.wanted or each.finds_more:
+                    await each.load(tx, self)
         self.now_ms = await tx.now_ms() if self.locked_at_ms is None else self.locked_at_ms
 
     async def save(self, tx: Tx) -> None:
         """Write the changes, every write of a live row fenced by its version."""
-        for each in self._by_type.values():
-            if each.new or each.changed or each.removed or each.saves_more:
-                await each.save(tx, self)
+        made = self.made
+        for kind in LOCK_ORDER:
+            if kind in made:
+                each = made[kind]
+                if each.new or each.changed or each.removed or each.saves_more:
+                    await each.save(tx, self)
 
     def keep_taken(self, first: RowSets) -> None:
         """Keep what a first load took by a write or a lock that cannot be repeated."""
-        for again, before in zip(self, first, strict=True):
-            again.keep_taken(before)
+        for kind in LOCK_ORDER:
+            if kind in first.made:
+                self[kind].keep_taken(first.made[kind])

@@ -13,7 +13,7 @@ from tenure.core.task import crash_guard
 from tenure.core.task.attempt import Attempt
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.enqueue_window import NOBODY
-from tenure.core.task.record import AttemptProgress, Task
+from tenure.core.task.record import ATTEMPT_HELD, AttemptProgress, Task
 from tenure.core.worker.record import Worker
 from tenure.store.failure import RowsBusy
 from tenure.store.table import codec
@@ -176,7 +176,7 @@ class TaskRows(RowSet[TaskKey, Task]):
     do, because what is decided on them may not write their row. ``parents`` are locked too, if
     they are live, and with them everything else that belongs to runs: so batches that end each
     other's children wait in one order. Others are found by who holds them (``held_of`` a worker,
-    at the most so many) or because their timer has fired.
+    at the most so many), because their timer has fired, or as children that are to be closed.
     ``reinput`` are runs that begin anew with another input.
     """
 
@@ -184,6 +184,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         "births",
         "cache",
         "cached",
+        "closing_max",
         "control",
         "due",
         "due_max",
@@ -212,20 +213,21 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.held: dict[str, list[TaskKey]] = {}
         self.control: dict[str, ControlGroup] = {}
         self.reinput: set[TaskKey] = set()
+        self.closing_max = 0
         self.due_max = 0
         self.due: list[TaskKey] = []
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
         """Load and lock wanted tasks that are not cached, then look up finished ones."""
-        if rows.closings.amount:
+        if self.closing_max:
             await self._want_children(tx, rows)
         wanted = self._remember(rows)
         await self._lock_wanted(tx, wanted | self.parents if self.parents else wanted)
         if self.held_of:
             await self._load_all_held(tx, rows)
         if self.due_max:
-            await self._load_due(tx)
-        if missing := [key for key in wanted if key not in self]:
+            await self._load_due(tx, rows)
+        if wanted and (missing := wanted - self.keys()):
             for task in await load_history(tx, missing):
                 self.take(task)
         if len(self.loaded) > len(self.cached):
@@ -240,17 +242,16 @@ class TaskRows(RowSet[TaskKey, Task]):
         """Take cached copies of wanted tasks; return what has to be read."""
         self.wanted |= self.births
         self.wanted |= self.locked
-        is_linked = False
+        cache, loaded, cached, is_linked = self.cache, self.loaded, self.cached, False
         for key in self.wanted - self.locked if self.locked else self.wanted:
-            task = self.cache.get(key)
-            if task is not None:
-                self[key] = self.loaded[key] = task
-                self.cached.add(key)
+            if key in cache:
+                self[key] = loaded[key] = task = cache[key]
+                cached.add(key)
                 if task.link is not None:
                     is_linked = True
         if is_linked:
             self._lock_families(rows)
-        return self.wanted - self.cached
+        return self.wanted - cached
 
     def _lock_families(self, rows: RowSets) -> None:
         """Lock the parents of children that may end; then no copy of what runs have will do."""
@@ -270,7 +271,7 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     async def _want_children(self, tx: Tx, rows: RowSets) -> None:
         """Want children that are to be closed, with the ends of their journals, and their run."""
-        children = await rows.closings.take_children(tx)
+        children = await rows.closings.take_children(tx, self.closing_max)
         self.wanted.update(children)
         rows.journals.of_runs.update(children)
         taken = rows.closings.taken
@@ -293,9 +294,12 @@ class TaskRows(RowSet[TaskKey, Task]):
             # Also those that were free now: the next time one of them may not be.
             raise RowsBusy(frozenset(self.parents))
 
-    async def _load_due(self, tx: Tx) -> None:
+    async def _load_due(self, tx: Tx, rows: RowSets) -> None:
         found = await load_due(tx, now_ms=await tx.now_ms(), amount=self.due_max)
         self.due = [self._take_fresh(task) for task in found]
+        runs = [(task.namespace, task.id) for task in found if task.link is not None]
+        if runs:
+            rows.journals.of_runs.update(runs)
 
     async def _load_all_held(self, tx: Tx, rows: RowSets) -> None:
         for worker_id, amount in sorted(self.held_of.items()):
@@ -317,19 +321,21 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Save tasks, split by whether they are finished."""
-        if rows.journals.holders:
+        if rows.has_reports:
             await rows.journals.save_reported(tx)
         if self.changed:
             finished, live = _split(self.changed)
             if finished:
                 # The end of a row keeps the journal that the row has.
                 await self._renew_journals(tx, finished)
-                await self._replace_inputs(tx, finished)
+                if self.reinput:
+                    await self._replace_inputs(tx, finished)
                 await finish_tasks(tx, finished)
             if live:
                 await update_tasks(tx, live)
                 await self._renew_journals(tx, live)
-                await self._replace_inputs(tx, live)
+                if self.reinput:
+                    await self._replace_inputs(tx, live)
         if self.new:
             finished, live = _split(self.new)
             if live:
@@ -406,6 +412,9 @@ class AttemptRows(RowSet[tuple[str, str, int], Attempt]):
         tasks = rows.tasks
         for key, attempt in self.finishes:
             known = tasks.get(key)
+            if known is not None and known.state in ATTEMPT_HELD and attempt == known.attempt:
+                continue
             if known is None or attempt != known.attempt or not known.is_attempt_live:
                 self.wanted.add((*key, attempt))
-        await super().load(tx, rows)
+        if self.wanted:
+            await super().load(tx, rows)

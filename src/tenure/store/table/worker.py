@@ -97,12 +97,14 @@ async def load_releasing(tx: Tx, *, amount: int) -> list[str]:
 class WorkerRows(RowSet[str, Worker]):
     """Workers by id, locked because their status may change.
 
-    Registrations are found by (namespace, instance key, name). Workers that are only ``spoken_for``
-    are not locked, and not read if they are cached as receivers. Suspects explain the loss of those
-    in ``explained_ends``.
+    Registrations are found by (namespace, instance key, name), and workers whose leases may have
+    ended by these (``judged_max`` at the most). What ``counted`` ones hold is counted, with a lock
+    that excludes every other hand-out to them; those that are remembered as receivers have been
+    taken in already. Workers that are only ``spoken_for`` are not locked, and not read if they are
+    cached as receivers. Suspects explain the loss of those in ``explained_ends``.
     """
 
-    __slots__ = ("explained_ends", "registrations", "spoken_for")
+    __slots__ = ("counted", "explained_ends", "judged_max", "registrations", "spoken_for")
 
     table = Table(operator.attrgetter("id"), insert=insert_workers, update=update_workers)
 
@@ -111,6 +113,8 @@ class WorkerRows(RowSet[str, Worker]):
         super().__init__()
         self.registrations: set[tuple[str, str, str]] = set()
         self.spoken_for: set[str] = set()
+        self.counted: set[str] = set()
+        self.judged_max = 0
         self.explained_ends: set[str] = set()
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
@@ -120,12 +124,13 @@ class WorkerRows(RowSet[str, Worker]):
                 tx, namespace=namespace, instance_key=instance_key, name=name
             )
             rows.leases.wanted.update(map(self.take, found))
-        if rows.receivers.uncounted:
-            await self._lock_receivers(tx, rows.receivers)
+        uncounted = self.counted - rows.receivers.keys() if self.counted else self.counted
+        if uncounted:
+            await self._lock_receivers(tx, rows.receivers, uncounted)
         else:
             await self._lock(tx, self.wanted)
-        if rows.leases.is_judging:
-            await self._lock(tx, await rows.leases.find_lapsed(tx))
+        if self.judged_max:
+            await self._lock(tx, await rows.leases.find_lapsed(tx, self.judged_max))
         if self.spoken_for:
             await self._read(tx, self.spoken_for - rows.receivers.keys())
         rows.note_locked()
@@ -135,9 +140,8 @@ class WorkerRows(RowSet[str, Worker]):
             if worker.id not in self:
                 self.take(worker)
 
-    async def _lock_receivers(self, tx: Tx, receivers: ReceiverRows) -> None:
+    async def _lock_receivers(self, tx: Tx, receivers: ReceiverRows, counted: set[str]) -> None:
         """Lock by one statement, in one order, those that are counted and those that may change."""
-        counted = receivers.uncounted
         for receiver in await lock_receivers(tx, self.wanted | counted):
             worker_id = self.take(receiver.worker)
             if worker_id in counted:
@@ -161,12 +165,9 @@ class WorkerRows(RowSet[str, Worker]):
 
 
 class ReceiverRows(RowSet[str, Receiver]):
-    """Who may be handed work, by id, kept from changing; ``brakes`` are those of their queues.
+    """Who may be handed work, by id, kept from changing; ``brakes`` are those of their queues."""
 
-    What ``counted`` ones hold is counted, with a lock that excludes every other hand-out to them.
-    """
-
-    __slots__ = ("brakes", "counted")
+    __slots__ = ("brakes",)
 
     table = Table(operator.attrgetter("worker.id"), load=share_workers)
 
@@ -174,12 +175,6 @@ class ReceiverRows(RowSet[str, Receiver]):
         """Start without receivers."""
         super().__init__()
         self.brakes: dict[tuple[str, str], Queue] = {}
-        self.counted: set[str] = set()
-
-    @property
-    def uncounted(self) -> set[str]:
-        """Return who has to be counted; those that are remembered have been taken in already."""
-        return self.counted - self.keys() if self.counted else self.counted
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
         """Load the other receivers, unless they have been taken in already."""
