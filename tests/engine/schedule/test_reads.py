@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenure.core.change_hint import EventFilter, EventKind
+from tenure.core.change_hint import EventFilter, EventKind, Hint
 from tenure.core.filter import ScheduleFilter
 from tenure.core.schedule.record import Overlap
 from tenure.engine.engine import Engine
@@ -114,7 +114,7 @@ async def test_subscribers_hear_of_schedules(world: World, engine: Engine) -> No
         await world.round(ScheduleFiring(), engine)
         await engine.submit(PauseSchedule(namespace=NAMESPACE, schedule_id="nightly"))
         await engine.submit(DeleteSchedule(namespace=NAMESPACE, schedule_id="nightly"))
-        found = []
+        found: list[Hint] = []
         async with asyncio.timeout(5):
             while len(found) < 4:
                 for each in await subscription.next(SECOND_MS) or []:
