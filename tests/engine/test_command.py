@@ -80,6 +80,10 @@ def test_only_the_engine_itself_makes_commands_that_are_not_checked() -> None:
         "JudgeLeases",
         "ReleaseHeldTasks",
         "TouchServer",
+        "FireSchedules",
+        "BreakSchedule",
+        "SettleFires",
+        "WakeSchedules",
     }
 
 
@@ -88,7 +92,8 @@ def test_what_is_new_work_and_what_is_awaited() -> None:
         return {each.kind.__name__ for each in ALL_SPECS if getattr(each, flag)}
 
     assert names("is_new_work") == {
-        *("EnqueueTasks", "StartRun", "RetryRun", "ClaimTasks", "RegisterWorker")
+        *("EnqueueTasks", "StartRun", "RetryRun", "ClaimTasks", "RegisterWorker"),
+        *("CreateSchedule", "PutSchedule", "TriggerSchedule", "BackfillSchedule"),
     }
     awaited = {"EnqueueTasks", "FinishTasks", "StartRun", "RecordSteps", "SpawnTasks"}
     assert names("is_awaited") == awaited

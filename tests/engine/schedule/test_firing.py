@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenure.core.instant import instant_text
 from tenure.core.schedule.origin import FireOrigin
 from tenure.core.schedule.record import ScheduleState
@@ -89,7 +91,7 @@ async def test_two_schedulers_fire_each_tick_once(world: World, engine: Engine) 
     assert len(rows) == 100
 
 
-async def missed(world: World, engine: Engine, ticks: int, **changes: object) -> None:
+async def missed(world: World, engine: Engine, ticks: int, **changes: Any) -> None:
     """Let a schedule miss ticks of a second each, then let a scheduler catch up."""
     await put(engine, spec(EVERY_SECOND, **changes))
     await world.advance(ticks * SECOND_MS)

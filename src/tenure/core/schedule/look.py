@@ -177,6 +177,8 @@ def _choose(view: _View) -> tuple[_View, list[Fire], list[int]]:
     last_ms = ticks.until(now_ms)
     if last_ms is None or last_ms <= mark_ms:
         return view, [], []
+    if _is_alone(view, last_ms):
+        return view, [], [last_ms]
     early_ms = _early_ms(view)
     chosen = _newest(view, early_ms, last_ms)
     begin_ms = chosen[0] - 1 if chosen else last_ms
@@ -185,6 +187,12 @@ def _choose(view: _View) -> tuple[_View, list[Fire], list[int]]:
         schedule.progress, fired_until_ms=begin_ms, chosen_until_ms=chosen[-1] if chosen else 0
     )
     return view._replace(schedule=replace(schedule, progress=progress)), skips, chosen[:most]
+
+
+def _is_alone(view: _View, last_ms: int) -> bool:
+    """Tell whether there is one tick, which was not missed; it is nearly always so."""
+    mark_ms = view.schedule.progress.fired_until_ms
+    return view.now_ms - last_ms <= LATE_TICK_MS and view.ticks.after(mark_ms) == last_ms
 
 
 def _early_ms(view: _View) -> int:
