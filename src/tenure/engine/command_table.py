@@ -8,6 +8,7 @@ from tenure.engine.access.spec import ACCESS_SPECS
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_spec import CommandSpec
 from tenure.engine.run.spec import RUN_SPECS
+from tenure.engine.seat.spec import SEAT_SPECS
 from tenure.engine.task.spec import TASK_SPECS
 from tenure.engine.worker.spec import WORKER_SPECS
 
@@ -15,6 +16,7 @@ ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (
     *TASK_SPECS,
     *RUN_SPECS,
     *WORKER_SPECS,
+    *SEAT_SPECS,
     *ACCESS_SPECS,
 )
 SPECS: Final[dict[type, CommandSpec[Any]]] = {each.kind: each for each in ALL_SPECS}

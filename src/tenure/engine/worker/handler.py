@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenure.core.access.audit import AuditAction
+from tenure.core.seat.record import Seat
 from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
@@ -61,7 +62,17 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
     )
     ws.workers.add(worker)
     ws.leases.add(lease)
-    return c.Registration(worker, lease, lease_rules.interval_ms(lease_ms))
+    if new.mode is WorkerMode.SERVED:
+        ws.rows.seats.add(Seat(worker.id, worker.namespace, new.mode, new.address))
+    return _registration(ws, worker, lease)
+
+
+def _registration(ws: WorkingSet, worker: Worker, lease: Lease) -> c.Registration:
+    """Return the answer to a registration. A served worker is called each tick."""
+    interval_ms = lease_rules.interval_ms(lease.lease_ms)
+    if worker.mode is WorkerMode.SERVED:
+        interval_ms = min(interval_ms, ws.settings.served_tick_ms)
+    return c.Registration(worker, lease, interval_ms)
 
 
 _DEFAULT_LEASES = {
@@ -86,7 +97,9 @@ def _registered_again(ws: WorkingSet, worker: Worker, new: NewWorker) -> c.Regis
     lease = ws.leases.get(worker.id)
     if lease is None:
         raise worker_rules.inactive(worker.id, worker.end_reason).to_error()
-    differing = ", ".join(worker_record.differences(worker, new))
+    seat = ws.rows.seats.get(worker.id)
+    address = "" if seat is None else seat.address
+    differing = ", ".join(worker_record.differences(worker, new, address=address))
     if differing:
         message = (
             f"The instance key was used to register worker {worker.id} with other content. "
@@ -97,13 +110,14 @@ def _registered_again(ws: WorkingSet, worker: Worker, new: NewWorker) -> c.Regis
         decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(new.key_id))
         assert not isinstance(decision, Rejection)
         worker = decision.worker
-    return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
+    return _registration(ws, worker, lease)
 
 
 def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
     decision = ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
     if isinstance(decision, Rejection):
         return decision
+    ws.rows.seats.close(ws.workers[worker_id])
     # Only a worker that reports itself as done has certainly stopped.
     ws.drop_lease(worker_id, is_kept=reason is not EndReason.DEREGISTERED)
     return None
@@ -116,7 +130,7 @@ def _administered(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
     return worker
 
 
-def _calling(ws: WorkingSet, namespace: str, worker_id: str, speaker: str | None = None) -> Worker:
+def calling(ws: WorkingSet, namespace: str, worker_id: str, speaker: str | None = None) -> Worker:
     """Return the calling worker, or refuse one that is not active in this namespace."""
     worker = ws.workers.get(worker_id)
     refusal = worker_rules.report_refusal(worker, namespace=namespace, worker_id=worker_id)
@@ -137,7 +151,7 @@ def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
     """Let a worker finish what it holds; the answer means that no later hand-out happens."""
     worker_id = command.worker_id
     if command.is_own:
-        worker = _calling(ws, command.namespace, worker_id)
+        worker = calling(ws, command.namespace, worker_id)
     else:
         worker = _administered(ws, command.namespace, worker_id)
     _check_speaker(worker, command.speaker)
@@ -181,14 +195,17 @@ def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
     if worker is not None and is_ours and worker.end_reason is EndReason.DEREGISTERED:
         _check_speaker(worker, command.speaker)
         return worker
-    worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
+    worker = calling(ws, command.namespace, command.worker_id, command.speaker)
     _end(ws, worker.id, EndReason.DEREGISTERED)
     return ws.workers[worker.id]
 
 
 def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
-    worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
+    worker = calling(ws, command.namespace, command.worker_id, command.speaker)
+    served = worker_rules.served_refusal(worker)
+    if served is not None:
+        raise served.to_error()
     if not ws.tasks.held.get(worker.id):
         # A worker that holds tasks may come back to finish them; it gets nothing else.
         ws.check_enabled(command.namespace)
@@ -244,8 +261,10 @@ def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> WorkDone:
 
 
 def fail_call(ws: WorkingSet, command: c.FailCall) -> WorkDone:
-    """Count a failed call to a served worker."""
-    worker = _calling(ws, command.namespace, command.worker_id)
+    """Count a failed call to a served worker, unless another server drives it by now."""
+    worker = calling(ws, command.namespace, command.worker_id)
+    if command.session_no not in {0, worker.session_no}:
+        return WorkDone(0)
     ws.leases.failed.append(worker.id)
     return WorkDone(1)
 
@@ -297,15 +316,25 @@ def reconcile(
     *,
     heard_at_ms: int,
     session_no: int | None = None,
+    carried: frozenset[TaskRef] = frozenset(),
+    done: Iterable[TaskRef] = (),
 ) -> tuple[Stop, ...]:
-    """Compare a worker's report with what it holds; return what it has to stop."""
-    said = set(reported)
+    """Compare a worker's report with what it holds; return what it has to stop.
+
+    A server that called the worker ``carried`` attempts to it; the worker has ended those ``done``.
+    """
+    said = {*reported, *done}
     heard_at_ms = reconcile_rules.counted_from_ms(heard_at_ms, now_ms=ws.now_ms)
     for key in ws.tasks.held.get(worker.id, []):
         task = ws.tasks[key]
         ref = TaskRef(task.id, task.attempt)
         if ref not in said and is_held(task, ref.attempt, worker.id):
-            event = reconcile_rules.missing(task, heard_at_ms=heard_at_ms, session_no=session_no)
+            event = reconcile_rules.missing(
+                task,
+                heard_at_ms=heard_at_ms,
+                session_no=session_no,
+                was_carried=ref in carried,
+            )
             if event is not None:
                 ws.apply(key, event)
     stop = []
