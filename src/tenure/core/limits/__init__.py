@@ -9,6 +9,7 @@ from tenure.core.limits.access import *
 from tenure.core.limits.admission import *
 from tenure.core.limits.batch import *
 from tenure.core.limits.doctor import *
+from tenure.core.limits.endpoint import *
 from tenure.core.limits.http import *
 from tenure.core.limits.request import *
 from tenure.core.limits.run import *
