@@ -19,6 +19,8 @@ SEAT_ERROR_BYTES_MAX: Final = 500
 SERVED_TICK_MS: Final = 5 * SECOND_MS
 # Ticks vary by a tenth, so that the workers of a server that starts spread out.
 SERVED_TICK_SPREAD: Final = 0.1
+# A tick that comes so much later is counted: the loop of the server is too slow.
+SERVED_TICK_LATE_MS: Final = 1 * SECOND_MS
 # One that answers later is stuck; three of them still fit into the lease.
 SERVED_CALL_MS: Final = 10 * SECOND_MS
 # Calls that come early are at least this far apart: ten a second carry as much as there is.
@@ -31,5 +33,3 @@ SERVED_FAILING_PLACES_MAX: Final = 64
 SERVED_COMPARED_EVERY: Final = 6
 # About what a task takes in a frame besides its payloads.
 SERVED_TASK_BYTES: Final = 1_024
-# A worker that missed as much begins to stop its exclusive work: three quarters of the lease.
-SERVED_TIMEOUT_PARTS: Final = 4

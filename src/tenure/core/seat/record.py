@@ -11,6 +11,7 @@ from tenure.core.worker.record import WorkerMode
 class Seat(msgspec.Struct, frozen=True, gc=False):
     """The seat of one worker; without a ``server_id`` it is free.
 
+    ``address`` is where the worker listens, ``caller`` the host from which it was registered.
     ``is_open`` is over when the worker goes offline. ``driver_at_ms`` is when the owner last showed
     that it drives its seats; it is read with the seat, from the owner's row.
     """
@@ -19,6 +20,7 @@ class Seat(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     mode: WorkerMode
     address: str
+    caller: str
     is_open: bool = True
     server_id: str | None = None
     session_no: int = 0

@@ -7,22 +7,27 @@ from tenure.core.task.record import Task, TaskState
 
 
 def missing(
-    task: Task, *, heard_at_ms: int, session_no: int | None, was_carried: bool = False
+    task: Task, *, heard_at_ms: int, session_no: int | None
 ) -> DeliveryMissed | TaskLost | None:
     """Return what it means that a worker does not name an attempt that it holds.
 
     Its set was made after the heartbeat that arrived at ``heard_at_ms``: a later confirmation may
     have crossed it. An unconfirmed attempt counts as missing only in the set that opens a session,
-    ``session_no``, if it was handed to an earlier one, or if the call that the set answers
-    carried it.
+    ``session_no``, if it was handed to an earlier one.
     """
     if task.state is TaskState.DISPATCHED:
-        is_earlier = session_no is not None and task.session_no < session_no
-        if not (was_carried or is_earlier):
+        if session_no is None or task.session_no >= session_no:
             return None
         return DeliveryMissed(attempt=task.attempt, worker_id=task.worker_id)
     if task.progress.confirmed_at_ms > heard_at_ms:
         return None
+    return TaskLost(attempt=task.attempt, worker_id=task.worker_id)
+
+
+def uncarried(task: Task) -> DeliveryMissed | TaskLost:
+    """Return what it means that an answer lacks an attempt that its own call carried."""
+    if task.state is TaskState.DISPATCHED:
+        return DeliveryMissed(attempt=task.attempt, worker_id=task.worker_id)
     return TaskLost(attempt=task.attempt, worker_id=task.worker_id)
 
 

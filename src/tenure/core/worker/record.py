@@ -54,8 +54,9 @@ class NewWorker(msgspec.Struct, frozen=True, gc=False):
     labels: dict[str, str] = {}
     lease_ms: int = 0
     key_id: str = ""
-    # Of a served worker: where it listens. It is kept with its seat.
+    # Of a served worker: where it listens, and the host that registered it. Its seat has them.
     address: str = ""
+    caller: str = ""
 
 
 class Worker(msgspec.Struct, frozen=True, gc=False):
@@ -114,8 +115,8 @@ def create(new: NewWorker, *, worker_id: str, namespace: str, now_ms: int) -> Wo
 def differences(worker: Worker, new: NewWorker, *, address: str = "") -> tuple[str, ...]:
     """Return the names of the fields that differ when a worker registers again.
 
-    ``address`` is that of its seat. The lease is not compared: each heartbeat may request another one. Nor is the API key, which may
-    be replaced.
+    ``address`` is that of its seat. The lease is not compared: each heartbeat may request another
+    one. Nor is the API key, which may be replaced.
     """
     said = (
         ("queue", worker.queue, new.queue),

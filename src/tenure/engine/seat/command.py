@@ -28,7 +28,7 @@ class SeatTaken(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TakeSeat(Command[SeatTaken], frozen=True, gc=True, kw_only=True):
-    """This server takes the seat of a worker, unless another one drives it.
+    """The server takes the seat of a worker, unless another one drives it.
 
     The offer of the worker begins without a window: before the first answer nothing is handed out.
     """

@@ -11,7 +11,7 @@ from tenure.core.worker.record import Worker
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import TaskRef
 from tenure.engine.seat import command as c
-from tenure.engine.worker.handler import calling, reconcile
+from tenure.engine.worker.handler import HeldReport, calling, reconcile
 from tenure.errors import Rejection, WrongState
 
 
@@ -25,9 +25,7 @@ def take_seat(ws: WorkingSet, command: c.TakeSeat) -> c.SeatTaken:
     decision = ws.apply_worker(worker.id, worker_rules.SessionOpened())
     assert not isinstance(decision, Rejection)
     session_no = decision.worker.session_no
-    seat = replace(
-        seat, server_id=ws.server_id, session_no=session_no, taken_at_ms=ws.now_ms
-    )
+    seat = replace(seat, server_id=ws.server_id, session_no=session_no, taken_at_ms=ws.now_ms)
     ws.rows.seats.put(seat)
     tasks = [ws.tasks[key] for key in ws.tasks.held.get(worker.id, [])]
     mine = [task for task in tasks if task.worker_id == worker.id and task.is_attempt_live]
@@ -51,14 +49,13 @@ def apply_set(ws: WorkingSet, command: c.ApplySet) -> c.SetAnswer:
     if worker.session_no != command.session_no:
         message = f"Another server drives worker {worker.id} by now."
         raise WrongState(message, state="TAKEN")
-    stop = reconcile(
-        ws,
-        worker,
-        command.running,
+    report = HeldReport(
+        held=command.running,
         heard_at_ms=command.applied_at_ms,
         carried=frozenset(command.carried),
         done=command.done,
     )
+    stop = reconcile(ws, worker, report)
     return c.SetAnswer(
         applied_at_ms=ws.now_ms,
         stop=stop,

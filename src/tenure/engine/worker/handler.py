@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from tenure.core.access.audit import AuditAction
 from tenure.core.seat.record import Seat
 from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.effect import Stop, StopCause, TellStop
+from tenure.core.task.event import DeliveryMissed, TaskLost
 from tenure.core.task.record import TaskState
 from tenure.core.task.refusal import is_held
 from tenure.core.task.stop import cause_of
@@ -63,7 +66,7 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
     ws.workers.add(worker)
     ws.leases.add(lease)
     if new.mode is WorkerMode.SERVED:
-        ws.rows.seats.add(Seat(worker.id, worker.namespace, new.mode, new.address))
+        ws.rows.seats.add(Seat(worker.id, worker.namespace, new.mode, new.address, new.caller))
     return _registration(ws, worker, lease)
 
 
@@ -213,13 +216,10 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     if isinstance(decision, Rejection):
         raise decision.to_error()
     lease = ws.resume(worker.id)
-    stop = reconcile(
-        ws,
-        decision.worker,
-        command.held,
-        heard_at_ms=lease.beat_at_ms,
-        session_no=decision.worker.session_no,
+    report = HeldReport(
+        held=command.held, heard_at_ms=lease.beat_at_ms, session_no=decision.worker.session_no
     )
+    stop = reconcile(ws, decision.worker, report)
     held = [ws.tasks[key] for key in ws.tasks.held.get(worker.id, [])]
     mine = [task for task in held if task.worker_id == worker.id and task.is_attempt_live]
     cancel = [task for task in mine if task.state is TaskState.CANCELLING]
@@ -277,7 +277,8 @@ def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
     if command.held is not None:
         worker = ws.workers.get(command.worker_id)
         if worker is not None and worker.namespace == command.namespace:
-            stop += reconcile(ws, worker, command.held, heard_at_ms=command.previous_beat_at_ms)
+            report = HeldReport(held=command.held, heard_at_ms=command.previous_beat_at_ms)
+            stop += reconcile(ws, worker, report)
     return c.HeldAnswer(stop)
 
 
@@ -309,34 +310,36 @@ def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> None:
         ws.apply(key, task_event.TaskLost(attempt=ref.attempt, worker_id=worker_id))
 
 
-def reconcile(
-    ws: WorkingSet,
-    worker: Worker,
-    reported: tuple[TaskRef, ...],
-    *,
-    heard_at_ms: int,
-    session_no: int | None = None,
-    carried: frozenset[TaskRef] = frozenset(),
-    done: Iterable[TaskRef] = (),
-) -> tuple[Stop, ...]:
-    """Compare a worker's report with what it holds; return what it has to stop.
+class HeldReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A full held set; ``heard_at_ms`` is what came before it, ``session_no`` what it opens.
 
-    A server that called the worker ``carried`` attempts to it; the worker has ended those ``done``.
+    If it is the answer to a call, that call ``carried`` attempts, and those ``done`` have ended.
     """
-    said = {*reported, *done}
-    heard_at_ms = reconcile_rules.counted_from_ms(heard_at_ms, now_ms=ws.now_ms)
+
+    held: tuple[TaskRef, ...]
+    heard_at_ms: int
+    session_no: int | None = None
+    carried: frozenset[TaskRef] = frozenset()
+    done: tuple[TaskRef, ...] = ()
+
+
+def reconcile(ws: WorkingSet, worker: Worker, report: HeldReport) -> tuple[Stop, ...]:
+    """Compare a worker's report with what it holds; return what it has to stop."""
+    reported, session_no = report.held, report.session_no
+    said = {*reported, *report.done}
+    heard_at_ms = reconcile_rules.counted_from_ms(report.heard_at_ms, now_ms=ws.now_ms)
     for key in ws.tasks.held.get(worker.id, []):
         task = ws.tasks[key]
         ref = TaskRef(task.id, task.attempt)
-        if ref not in said and is_held(task, ref.attempt, worker.id):
-            event = reconcile_rules.missing(
-                task,
-                heard_at_ms=heard_at_ms,
-                session_no=session_no,
-                was_carried=ref in carried,
-            )
-            if event is not None:
-                ws.apply(key, event)
+        if ref in said or not is_held(task, ref.attempt, worker.id):
+            continue
+        event: DeliveryMissed | TaskLost | None
+        if ref in report.carried:
+            event = reconcile_rules.uncarried(task)
+        else:
+            event = reconcile_rules.missing(task, heard_at_ms=heard_at_ms, session_no=session_no)
+        if event is not None:
+            ws.apply(key, event)
     stop = []
     for ref in reported:
         key = (worker.namespace, ref.task_id)

@@ -16,7 +16,7 @@ from tenure.store.transaction import Tx
 
 
 def _seat_from(row: AnyRow) -> Seat:
-    return Seat(row[0], row[1], WorkerMode(row[2]), row[3], bool(row[4]), *row[5:9])
+    return Seat(row[0], row[1], WorkerMode(row[2]), row[3], row[4], bool(row[5]), *row[6:10])
 
 
 async def read_seats(tx: Tx, worker_ids: Iterable[str]) -> list[Seat]:
@@ -30,7 +30,7 @@ async def view_seats(tx: Tx, worker_ids: Iterable[str]) -> dict[str, SeatView]:
     rows: Sequence[AnyRow] = await tx.each("read_seats", [(each,) for each in sorted(worker_ids)])
     views = {}
     for row in rows:
-        call_at_ms, call_ms, call_error, unconfirmed_count, kill_count = row[9:14]
+        call_at_ms, call_ms, call_error, unconfirmed_count, kill_count = row[10:15]
         note = SeatNote(
             worker_id=row[0],
             call_at_ms=call_at_ms,
@@ -99,7 +99,10 @@ async def note_seats(tx: Tx, server_id: str, notes: Iterable[SeatNote]) -> None:
 
 async def insert_seats(tx: Tx, seats: Sequence[Seat]) -> None:
     """Write the seats of new workers."""
-    rows = [(each.worker_id, each.namespace, each.mode.value, each.address) for each in seats]
+    rows = [
+        (each.worker_id, each.namespace, each.mode.value, each.address, each.caller)
+        for each in seats
+    ]
     await tx.each("insert_seats", rows)
 
 
@@ -138,7 +141,7 @@ class SeatRows(RowSet[str, Seat]):
     def close(self, worker: Worker) -> None:
         """Close the seat of a worker that ends; one that was never driven has none."""
         if worker.mode is WorkerMode.SERVED:
-            seat = Seat(worker.id, worker.namespace, worker.mode, "", is_open=False)
+            seat = Seat(worker.id, worker.namespace, worker.mode, "", "", is_open=False)
             # One that was made in this batch is not stored yet.
             if self.new.pop(worker.id, None) is None:
                 self.removed[worker.id] = seat

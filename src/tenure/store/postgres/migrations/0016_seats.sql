@@ -2,12 +2,13 @@
 -- breaking: no
 
 -- From where a worker is driven that does not call by itself: one server has its seat. Taking one
--- raises the worker's session_no. What the driver saw last is for people.
+-- raises the worker's session_no. `caller` is the host that registered it. What the driver saw last is for people.
 CREATE TABLE seats (
     worker_id uuid PRIMARY KEY,
     namespace text NOT NULL,
     mode text NOT NULL,
     address text NOT NULL,
+    caller text NOT NULL,
     is_open boolean NOT NULL,
     server_id uuid,
     session_no integer NOT NULL,

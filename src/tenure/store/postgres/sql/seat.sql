@@ -11,7 +11,7 @@ RETURNING CAST(worker_id AS text);
 -- name: find_free_seats(mode, stale_before_ms, now_ms, amount)
 -- Those that nobody has, and those of servers that do not drive any more.
 SELECT
-    CAST(s.worker_id AS text), s.namespace, s.mode, s.address, s.is_open,
+    CAST(s.worker_id AS text), s.namespace, s.mode, s.address, s.caller, s.is_open,
     CAST(s.server_id AS text), s.session_no, s.taken_at_ms, d.driver_at_ms
 FROM seats AS s
 LEFT JOIN servers AS d ON d.id = s.server_id
@@ -29,16 +29,16 @@ FROM unnest(CAST(:worker_id AS uuid[]), CAST(:server_id AS uuid[])) AS g (worker
 WHERE s.worker_id = g.worker_id AND s.server_id = g.server_id
 RETURNING CAST(s.worker_id AS text);
 
--- name: insert_seats(worker_id, namespace, mode, address)
+-- name: insert_seats(worker_id, namespace, mode, address, caller)
 INSERT INTO seats (
-    worker_id, namespace, mode, address, is_open, server_id, session_no, taken_at_ms, call_at_ms,
-    call_ms, call_error, unconfirmed_count, kill_count
+    worker_id, namespace, mode, address, caller, is_open, server_id, session_no, taken_at_ms,
+    call_at_ms, call_ms, call_error, unconfirmed_count, kill_count
 )
-SELECT worker_id, namespace, mode, address, true, NULL, 0, 0, 0, 0, '', 0, 0
+SELECT worker_id, namespace, mode, address, caller, true, NULL, 0, 0, 0, 0, '', 0, 0
 FROM unnest(
     CAST(:worker_id AS uuid[]), CAST(:namespace AS text[]), CAST(:mode AS text[]),
-    CAST(:address AS text[])
-) AS g (worker_id, namespace, mode, address);
+    CAST(:address AS text[]), CAST(:caller AS text[])
+) AS g (worker_id, namespace, mode, address, caller);
 
 -- name: leave_seats(server_id)
 UPDATE servers SET driver_at_ms = NULL
@@ -69,7 +69,7 @@ RETURNING CAST(s.worker_id AS text);
 
 -- name: read_seats(worker_id)
 SELECT
-    CAST(s.worker_id AS text), s.namespace, s.mode, s.address, s.is_open,
+    CAST(s.worker_id AS text), s.namespace, s.mode, s.address, s.caller, s.is_open,
     CAST(s.server_id AS text), s.session_no, s.taken_at_ms, d.driver_at_ms, s.call_at_ms,
     s.call_ms, s.call_error, s.unconfirmed_count, s.kill_count
 FROM seats AS s

@@ -2,12 +2,13 @@
 -- breaking: no
 
 -- From where a worker is driven that does not call by itself: one server has its seat. Taking one
--- raises the worker's session_no. What the driver saw last is for people.
+-- raises the worker's session_no. `caller` is the host that registered it. What the driver saw last is for people.
 CREATE TABLE seats (
     worker_id TEXT PRIMARY KEY,
     namespace TEXT NOT NULL,
     mode TEXT NOT NULL,
     address TEXT NOT NULL,
+    caller TEXT NOT NULL,
     is_open INTEGER NOT NULL CHECK (is_open IN (0, 1)),
     server_id TEXT,
     session_no INTEGER NOT NULL,

@@ -6,7 +6,7 @@ DELETE FROM seats WHERE worker_id = :worker_id RETURNING worker_id;
 
 -- name: find_free_seats(mode, stale_before_ms, now_ms, amount)
 -- Those that nobody has, and those of servers that do not drive any more.
-SELECT s.worker_id, s.namespace, s.mode, s.address, s.is_open, s.server_id, s.session_no,
+SELECT s.worker_id, s.namespace, s.mode, s.address, s.caller, s.is_open, s.server_id, s.session_no,
     s.taken_at_ms, d.driver_at_ms
 FROM seats AS s INDEXED BY seats_open
 LEFT JOIN servers AS d ON d.id = s.server_id
@@ -20,12 +20,12 @@ UPDATE seats SET server_id = NULL
 WHERE worker_id = :worker_id AND server_id = :server_id
 RETURNING worker_id;
 
--- name: insert_seats(worker_id, namespace, mode, address)
+-- name: insert_seats(worker_id, namespace, mode, address, caller)
 INSERT INTO seats (
-    worker_id, namespace, mode, address, is_open, server_id, session_no, taken_at_ms, call_at_ms,
-    call_ms, call_error, unconfirmed_count, kill_count
+    worker_id, namespace, mode, address, caller, is_open, server_id, session_no, taken_at_ms,
+    call_at_ms, call_ms, call_error, unconfirmed_count, kill_count
 )
-VALUES (:worker_id, :namespace, :mode, :address, 1, NULL, 0, 0, 0, 0, '', 0, 0);
+VALUES (:worker_id, :namespace, :mode, :address, :caller, 1, NULL, 0, 0, 0, 0, '', 0, 0);
 
 -- name: leave_seats(server_id)
 UPDATE servers SET driver_at_ms = NULL WHERE id = :server_id RETURNING id;
@@ -45,7 +45,7 @@ WHERE worker_id = :worker_id AND server_id = :server_id
 RETURNING worker_id;
 
 -- name: read_seats(worker_id)
-SELECT s.worker_id, s.namespace, s.mode, s.address, s.is_open, s.server_id, s.session_no,
+SELECT s.worker_id, s.namespace, s.mode, s.address, s.caller, s.is_open, s.server_id, s.session_no,
     s.taken_at_ms, d.driver_at_ms, s.call_at_ms, s.call_ms, s.call_error, s.unconfirmed_count,
     s.kill_count
 FROM seats AS s
