@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -13,6 +13,7 @@ from tenure.core.seat import share
 from tenure.core.seat.record import Seat
 from tenure.core.seat.share import Survey
 from tenure.core.worker.record import WorkerMode
+from tenure.engine.command import AnyCommand
 from tenure.engine.seat.call import Caller
 from tenure.engine.seat.call_tally import CallTally
 from tenure.engine.seat.command import SeatTaken, TakeSeat
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from tenure.engine.engine import Engine
 
 log = structlog.get_logger("tenure.engine")
-MODE = WorkerMode.SERVED
+MODE: Final = WorkerMode.SERVED
+Submit = Callable[[AnyCommand], "asyncio.Future[Any]"]
 
 
 class Seats:
@@ -36,6 +38,7 @@ class Seats:
     def __init__(self, engine: Engine) -> None:
         """Start without seats; without a caller none is taken."""
         self._engine = engine
+        self.submit: Submit = engine.submit
         self._caller: Caller | None = None
         self._places = Places()
         self.tally = CallTally()
@@ -77,12 +80,13 @@ class Seats:
         async def body(tx: Tx) -> tuple[Survey, dict[str, int], list[Seat]]:
             now_ms = await tx.now_ms()
             await seat_table.touch_driver(tx, server_id, now_ms=now_ms)
-            survey = await seat_table.survey_seats(tx, MODE, server_id, now_ms=now_ms)
+            look = seat_table.Look(now_ms, now_ms - engine.settings.seat_stale_ms)
+            survey = await seat_table.survey_seats(tx, MODE, server_id, look)
             own = await seat_table.list_own_seats(tx, server_id)
             amount = share.wanted_count(survey)
             free = []
             if amount:
-                free = await seat_table.find_free_seats(tx, MODE, now_ms=now_ms, amount=amount)
+                free = await seat_table.find_free_seats(tx, MODE, look, amount=amount)
             return survey, own, free
 
         survey, own, free = await engine.store.transaction(body, LaneName.SERVICE)
@@ -134,7 +138,7 @@ class Seats:
         assert self._caller is not None
         driver = ServedDriver(self._engine, self._caller, self._places, self.tally)
         try:
-            taken: SeatTaken = await self._engine.submit(
+            taken: SeatTaken = await self.submit(
                 TakeSeat(namespace=namespace, worker_id=worker_id, sink=driver)
             )
         except (TenureError, StoreError) as refusal:

@@ -62,7 +62,7 @@ class ServedDriver:
     def take(self, taken: SeatTaken) -> None:
         """Begin with what was read when the seat was taken."""
         self._taken = taken
-        self._answers = ServedAnswer(taken, self._content, self._engine.submit)
+        self._answers = ServedAnswer(taken, self._content, self._engine.seats.submit)
         self._content.cancel(taken.cancel)
         if taken.worker.status is WorkerStatus.DRAINING:
             self._is_draining = True
@@ -282,7 +282,7 @@ class ServedDriver:
         self._engine.set_window(self.worker_id, 0)
         namespace, worker_id = self._taken.worker.namespace, self.worker_id
         try:
-            await self._engine.submit(
+            await self._engine.seats.submit(
                 FailCall(namespace=namespace, worker_id=worker_id, session_no=self.session_no)
             )
         except WorkerInactive:
