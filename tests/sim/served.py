@@ -192,6 +192,13 @@ class ServedProcess(WorkerProcess):
             self._beats[ref] = TaskBeat(task_id=ref.task_id, attempt=ref.attempt, details=b"d")
             self.soon(held.task.spec.heartbeat_timeout_ms / 3, self._beat_task, held)
 
+    def _end_run(self, held: Held) -> None:
+        if held.is_exclusive and self._world.served.is_mute(self):
+            # It takes long, just when nobody hears of it.
+            self.soon(200, self._end_run, held)
+        else:
+            super()._end_run(held)
+
     async def _report(self) -> None:
         """A served worker reports with its answers."""
 

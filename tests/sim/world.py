@@ -331,7 +331,9 @@ class World:
     def _has_workers(self, namespace: str, queue: str) -> bool:
         """Tell whether workers that are there can do all types of a queue."""
         there = [
-            each.new.types
+            set(each.new.types) & set(self.activities)
+            if each.new.mode is WorkerMode.SERVED
+            else each.new.types
             for each in self.workers
             if each.worker_id
             and not each.is_draining
