@@ -91,8 +91,10 @@ class Seats:
 
         survey, own, free = await engine.store.transaction(body, LaneName.SERVICE)
         count = await self._leave_lost(own)
-        count += await self._give(self._surplus(survey))
-        count += await self._take(free, own)
+        surplus = self._surplus(survey)
+        count += await self._give(surplus)
+        missing = [each for each in own if each not in self._drivers and each not in surplus]
+        count += await self._take(free, missing)
         await self._note()
         return count
 
@@ -122,10 +124,9 @@ class Seats:
         log.info("seats.given", count=len(worker_ids))
         return len(worker_ids)
 
-    async def _take(self, free: Iterable[Seat], own: dict[str, int]) -> int:
+    async def _take(self, free: Iterable[Seat], missing: list[str]) -> int:
         """Take seats, also own ones without a driver: the answer of a former try was lost."""
         wanted = {each.worker_id: each.namespace for each in free}
-        missing = [each for each in own if each not in self._drivers and each not in wanted]
         if missing:
             found = await self._engine.store.read(lambda tx: seat_table.read_seats(tx, missing))
             wanted |= {each.worker_id: each.namespace for each in found if each.is_open}
