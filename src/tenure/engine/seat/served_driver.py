@@ -48,6 +48,7 @@ class ServedDriver:
         self._places = places
         self._content = ServedContent(self._holds)
         self._woken = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
         self._is_open = True
         self._is_recalled = False
         self._has_more = False
@@ -181,6 +182,10 @@ class ServedDriver:
 
     async def call(self) -> None:
         """Call the worker once, and apply its answer; raises nothing but a cancellation."""
+        async with self._one_at_a_time:
+            await self._call_once()
+
+    async def _call_once(self) -> None:
         began_ms = self._engine.clock.monotonic_ms()
         try:
             if not self._is_recalled:
