@@ -85,6 +85,7 @@ TABLES: Final = [
     "workers",
     "leases",
     "stops",
+    "seats",
     "servers",
     "secrets",
     "api_keys",
@@ -464,6 +465,8 @@ class World:
     async def register(self, engine: Engine, *types: str, **changes: Any) -> Registration:
         namespace = changes.pop("namespace", NAMESPACE)
         speaker = changes.pop("speaker", None)
+        if changes.get("mode") is WorkerMode.SERVED:
+            changes.setdefault("address", "127.0.0.1:7310")
         new = NewWorker(
             **{
                 "instance_key": self.clock.new_id(),

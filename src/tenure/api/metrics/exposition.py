@@ -105,6 +105,15 @@ SCHEDULES_DUE: Final = Family(
 SCHEDULES_BROKEN: Final = Family(
     "tenure_schedules_broken", "Schedules that cannot fire; from the last sample."
 )
+CALLS: Final = Family("tenure_served_calls", "Calls to served workers, by result.", ("result",))
+CALL_SECONDS: Final = Family(
+    "tenure_served_call_duration_seconds", "How long calls to served workers took."
+)
+CALLS_LATE: Final = Family(
+    "tenure_served_late_ticks", "Served workers that were called over a second late."
+)
+SEATS: Final = Family("tenure_seats", "Served workers that this server drives.")
+
 DEPTH: Final = Family(
     "tenure_queue_tasks",
     "Live tasks of a queue, by state; from the last sample.",

@@ -9,11 +9,13 @@ from tenure.core.limits.access import *
 from tenure.core.limits.admission import *
 from tenure.core.limits.batch import *
 from tenure.core.limits.doctor import *
+from tenure.core.limits.endpoint import *
 from tenure.core.limits.fire import *
 from tenure.core.limits.http import *
 from tenure.core.limits.request import *
 from tenure.core.limits.run import *
 from tenure.core.limits.schedule import *
+from tenure.core.limits.seat import *
 from tenure.core.limits.service import *
 from tenure.core.limits.task import *
 from tenure.core.limits.unit import DAY_MS as DAY_MS

@@ -13,13 +13,15 @@ from tenure.store.transaction import LaneName, Store, Tx
 KEY_BYTES: Final = 32
 CURSOR: Final = "cursor_key"
 TOKEN: Final = "token_key"  # noqa: S105 (a name)
+CALL: Final = "call_key"
 
 
 class Secrets(msgspec.Struct, frozen=True, gc=False):
-    """The secrets that sign page tokens and task tokens. They are never printed."""
+    """The secrets of page tokens, of task tokens, and of calls to served workers; never printed."""
 
     cursor_key: bytes
     token_key: bytes
+    call_key: bytes
 
     def __repr__(self) -> str:
         """Show nothing of the secrets."""
@@ -32,7 +34,7 @@ async def load_secrets(store: Store, clock: Clock) -> Secrets:
     Servers that start together may each create a key: the first one that commits wins, and all
     servers read it after that.
     """
-    made = {name: clock.random_bytes(KEY_BYTES) for name in (CURSOR, TOKEN)}
+    made = {name: clock.random_bytes(KEY_BYTES) for name in (CURSOR, TOKEN, CALL)}
 
     async def body(tx: Tx) -> dict[str, bytes]:
         found = await server_table.read_secrets(tx)
@@ -43,4 +45,4 @@ async def load_secrets(store: Store, clock: Clock) -> Secrets:
         return await server_table.read_secrets(tx)
 
     found = await store.transaction(body, LaneName.SERVICE)
-    return Secrets(found[CURSOR], found[TOKEN])
+    return Secrets(found[CURSOR], found[TOKEN], found[CALL])

@@ -19,7 +19,7 @@ from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine.batch.run import Committed
 from tenure.engine.batch.working_set import AnyEffect, WorkingSet
 from tenure.engine.claim.hand_out import ClaimResult
-from tenure.engine.claim.offer import Group, Offer, OfferBook
+from tenure.engine.claim.offer import Group, Offer, OfferBook, Wish
 from tenure.engine.claim.plan import ClaimPlan, ClaimPlanner
 from tenure.engine.claim.poll import Poll
 from tenure.engine.claim.position import ClaimPositions, LineKey
@@ -30,6 +30,7 @@ from tenure.engine.clock import Clock
 from tenure.engine.command import Answer, AnyCommand, Command, TaskRef, WorkDone
 from tenure.engine.lane import Entry
 from tenure.engine.replica.replica_hints import ReplicaHints
+from tenure.engine.seat.command import SeatTaken, TakeSeat
 from tenure.engine.settings import Settings
 from tenure.engine.store_outage import is_outage
 from tenure.engine.task.command import ClaimTasks, ReturnUndelivered
@@ -179,7 +180,7 @@ class Dispatch:
         Called after the deliveries: a slot that this batch has filled is no longer free.
         """
         group = line[:2]
-        if any(line[2] in types for types in self._book.waiting_types(group)):
+        if any(line[2] in types for types, _ in self._book.wishes(group)):
             self.touch(group)
         else:
             self._replicas.tell(group)
@@ -295,14 +296,23 @@ class Dispatch:
         mono_ms = self._clock.monotonic_ms()
         groups, self._to_look_at = self._to_look_at, set()
         for group in groups:
-            for types in self._book.waiting_types(group):
-                waiting = self._book.waiting(group, types)
-                if self._has_backlog(group, types, mono_ms) and any(map(_has_room, waiting)):
+            for wish in self._book.wishes(group):
+                if self._has_backlog(group, wish, mono_ms) and self._has_room(group, wish):
                     self.touch(group)
                     break
 
-    def _has_backlog(self, group: Group, types: frozenset[str], mono_ms: int) -> bool:
-        return any(self._positions.has_backlog((*group, each), mono_ms) for each in types)
+    def _has_backlog(self, group: Group, wish: Wish, mono_ms: int) -> bool:
+        types, takes_runs = wish
+        positions, keys = self._positions, [(*group, each) for each in types]
+        if any(positions.has_backlog(key, mono_ms) for key in keys):
+            return True
+        return takes_runs and any(map(positions.may_have_runs, keys))
+
+    def _has_room(self, group: Group, wish: Wish) -> bool:
+        return any(
+            offer.sink.room_bytes >= PAYLOAD_BYTES_MAX and offer.wish[1] == wish[1]
+            for offer in self._book.waiting(group, wish[0])
+        )
 
     def touch(self, group: Group) -> None:
         """Read a queue with the next batch."""
@@ -339,7 +349,9 @@ class Dispatch:
 
     # -- Sessions and effects
 
-    def seat_session(self, command: OpenSession, answer: SessionAnswer) -> None:
+    def seat_session(
+        self, command: OpenSession | TakeSeat, answer: SessionAnswer | SeatTaken
+    ) -> None:
         """Add a new session as an offer; an earlier one of the worker ends."""
         earlier = self._book.session_of(command.worker_id)
         if earlier is not None:
@@ -355,6 +367,7 @@ class Dispatch:
             window=0 if is_draining else min(command.window, worker.slots),
             sink=command.sink,
             is_session=True,
+            is_driven=isinstance(command, TakeSeat),
             is_checked=True,
             is_draining=is_draining,
             is_counted=False,
@@ -366,7 +379,7 @@ class Dispatch:
         )
         self._book.add(session)
         self._positions.worker_came(group, session.types)
-        if answer.cancel:
+        if answer.cancel and not session.is_driven:
             self.notifier.signalled(session, answer.cancel)
         self.touch(group)
 
@@ -376,6 +389,13 @@ class Dispatch:
         if session is not None and not session.is_draining:
             self._book.set_window(session, window)
             self.touch(session.group)
+
+    def holds(self, worker_id: str, session_no: int, ref: TaskRef) -> bool:
+        """Return whether a session here holds an attempt, as far as this server knows."""
+        session = self._book.session_of(worker_id)
+        if session is None or session.session_no != session_no:
+            return False
+        return session.held.get(ref.task_id) == ref.attempt
 
     def has_room(self, worker_id: str) -> None:
         """Continue with a session that had no room for payloads."""
@@ -440,10 +460,6 @@ class Dispatch:
             return None
         future.add_done_callback(_look_at)
         return future
-
-
-def _has_room(offer: Offer) -> bool:
-    return offer.sink.room_bytes >= PAYLOAD_BYTES_MAX
 
 
 def _goes_on(task: Task, old: Task) -> bool:

@@ -24,6 +24,8 @@ from tenure.engine.claim.sink import Sink
 Group = tuple[str, str]
 """(namespace, queue)"""
 Types = frozenset[str]
+Wish = tuple[Types, bool]
+"""What an offer can run: the types, and whether runs too."""
 
 
 class Offer(msgspec.Struct, kw_only=True):
@@ -33,7 +35,9 @@ class Offer(msgspec.Struct, kw_only=True):
     cancel request it was sent. Until it is checked, a batch looks whether the worker is registered
     for the queue and the types. A draining session gets nothing and still hears of what it holds.
     What a poll's worker holds is counted by each batch that may serve it, and the same goes for a
-    session whose worker polls besides. ``turn`` is its place among those that wait.
+    session whose worker polls besides. ``turn`` is its place among those that wait. ``is_driven``:
+    this server calls the worker. A cancel is told when a call with it is answered, and runs are
+    never handed out.
     """
 
     id: int
@@ -43,6 +47,7 @@ class Offer(msgspec.Struct, kw_only=True):
     window: int
     sink: Sink
     is_session: bool = False
+    is_driven: bool = False
     is_checked: bool = False
     is_draining: bool = False
     is_counted: bool = True
@@ -54,6 +59,11 @@ class Offer(msgspec.Struct, kw_only=True):
     speaker: str | None = None
     held: dict[str, int] = msgspec.field(default_factory=dict)
     told_cancels: dict[str, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def wish(self) -> Wish:
+        """Return what it can run: a worker that a server drives gets no runs."""
+        return self.types, not self.is_driven
 
     def credit(self, ending: int = 0) -> int:
         """Return how many tasks it may get; ``ending`` of those it holds end in this batch.
@@ -73,7 +83,7 @@ class OfferBook:
         self._offers: dict[int, Offer] = {}
         self._groups: dict[Group, dict[int, Offer]] = {}
         # Of each queue those that may get something, apart by what they can run.
-        self._lines: dict[Group, dict[Types, OrderedDict[int, Offer]]] = {}
+        self._lines: dict[Group, dict[Wish, OrderedDict[int, Offer]]] = {}
         self._by_receiver: dict[str, dict[int, Offer]] = {}
         self._sessions: dict[str, Offer] = {}
         # Of workers that are counted and have an offer here: the last count, and what ended since.
@@ -157,7 +167,7 @@ class OfferBook:
 
     # -- Who waits in a line
 
-    def waiting_types(self, group: Group) -> Collection[Types]:
+    def wishes(self, group: Group) -> Collection[Wish]:
         """Return what those can run who wait in a queue, each set once."""
         return self._lines.get(group, {}).keys()
 
@@ -171,7 +181,7 @@ class OfferBook:
             return iter(())
         lines = [
             _while_wanted(line.values(), mine, types)
-            for mine, line in by_types.items()
+            for (mine, _), line in by_types.items()
             if not types.isdisjoint(mine)
         ]
         return lines[0] if len(lines) == 1 else heapq.merge(*lines, key=_TURN)
@@ -280,20 +290,22 @@ class OfferBook:
         if offer.credit() <= 0:
             return
         lines = self._lines.setdefault(offer.group, {})
-        line = lines.get(offer.types)
+        wish = offer.wish
+        line = lines.get(wish)
         if line is None:
-            line = lines[offer.types] = OrderedDict()
+            line = lines[wish] = OrderedDict()
         if offer.id not in line:
             offer.turn = next(self._turns)
             line[offer.id] = offer
 
     def _step_out(self, offer: Offer) -> None:
         lines = self._lines.get(offer.group, {})
-        line = lines.get(offer.types)
+        wish = offer.wish
+        line = lines.get(wish)
         if line is None or line.pop(offer.id, None) is None:
             return
         if not line:
-            del lines[offer.types]
+            del lines[wish]
         if not lines:
             del self._lines[offer.group]
 

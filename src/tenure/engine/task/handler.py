@@ -233,6 +233,7 @@ def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer
                 attempt=item.attempt,
                 worker_id=command.worker_id,
                 is_exclusive=item in command.exclusive,
+                is_answered=command.is_answered,
             ),
         )
         for item in command.items
@@ -245,21 +246,22 @@ def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAn
     inactive = _inactive(ws, command)
     if inactive is not None:
         return (inactive,) * len(command.items)
-    namespace, worker_id = command.namespace, command.worker_id
-    return tuple(_beat(ws, (namespace, item.task_id), item, worker_id) for item in command.items)
+    return tuple(_beat(ws, command, item) for item in command.items)
 
 
-def _beat(ws: WorkingSet, key: TaskKey, item: c.TaskBeat, worker_id: str | None) -> c.ItemAnswer:
+def _beat(ws: WorkingSet, command: c.HeartbeatTasks, item: c.TaskBeat) -> c.ItemAnswer:
+    key = (command.namespace, item.task_id)
     task = ws.tasks.get(key)
     refusal = None if task is None else published.too_large(task, item.details)
     if refusal is not None:
         return refusal
     event = task_event.Heartbeaten(
         attempt=item.attempt,
-        worker_id=worker_id,
+        worker_id=command.worker_id,
         details=item.details,
         percent=item.percent,
         message=item.message,
+        is_answered=command.is_answered,
     )
     return _report(ws, key, event)
 

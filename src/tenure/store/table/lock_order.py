@@ -16,6 +16,7 @@ from tenure.store.table.lease import LeaseRows
 from tenure.store.table.queue import NamespaceRows, QueueRows
 from tenure.store.table.row_set import RowSet
 from tenure.store.table.schedule import ScheduleRows
+from tenure.store.table.seat import SeatRows
 from tenure.store.table.stop import StopRows
 from tenure.store.table.task import AttemptRows, TaskRows
 from tenure.store.table.worker import ReceiverRows, WorkerRows
@@ -30,6 +31,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     WorkerRows,
     ReceiverRows,
     LeaseRows,
+    SeatRows,
     KeyRows,
     ScheduleRows,
     ExternalIdRows,
@@ -74,6 +76,7 @@ class RowSets:
     workers = _Attribute(WorkerRows)
     receivers = _Attribute(ReceiverRows)
     leases = _Attribute(LeaseRows)
+    seats = _Attribute(SeatRows)
     keys = _Attribute(KeyRows)
     schedules = _Attribute(ScheduleRows)
     external_ids = _Attribute(ExternalIdRows)
