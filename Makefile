@@ -87,7 +87,7 @@ proto: setup ## Generate src/tenure/v1 from proto/tenure/v1.
 	rm -f src/tenure/v1/*_pb2*.py*
 	$(call PROTO_OUT,src)
 
-sync-client: setup ## Generate src/tenure/sdk/sync_client.py from the async client.
+sync-client: setup ## Generate the synchronous client from the async client.
 	$(BIN)/python -m tools.make_sync_client
 
 bench: setup ## Run the benchmarks, or one of them: make bench ONLY=engine

@@ -1,6 +1,6 @@
 """Makes ``tenure/sdk/sync_client.py`` from the public signatures of the asynchronous client.
 
->>> python -m tools.make_sync_client            # write it
+>>> python -m tools.make_sync_client            # write it, and what it is made of
 >>> python -m tools.make_sync_client --check    # fail if it is not what would be written
 """
 
@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-SOURCES: Final = ("handle", "run_handle", "completion", "client")
-TARGET: Final = ROOT / "src" / "tenure" / "sdk" / "sync_client.py"
+SDK: Final = ROOT / "src" / "tenure" / "sdk"
+# The modules that are made, and what each is made of.
+TARGETS: Final = {
+    "sync_schedules": ("schedules",),
+    "sync_client": ("handle", "run_handle", "completion", "client"),
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # How names of the asynchronous side are called on this one.
@@ -24,8 +28,13 @@ RENAMED: Final = {
     "Handle": "SyncHandle",
     "RunHandle": "SyncRunHandle",
     "Completion": "SyncCompletion",
+    "Schedules": "SyncSchedules",
     "AsyncIterator": "Iterator",
 }
+# The parts of the client that are not made by a call of it, and the property that returns each.
+PARTS: Final = {"Schedules": "schedules"}
+# What the calls of a class are passed on to; those of the others to the object they stand for.
+SOURCE_OF: Final = {"Client": "client", **{name: f"client.{at}" for name, at in PARTS.items()}}
 DOC_CHANGES: Final = (
     ("async with Client(", "with SyncClient("),
     ("async for", "for"),
@@ -37,19 +46,19 @@ DOC_CHANGES: Final = (
 # is loaded before the first call: a process may be forked until then.
 LOADED: Final = {
     *("Any", "Generic", "ParamSpec", "Self", "TypeVar", "Unpack", "overload"),
-    *("Anchor", "CallInbox", "builtins"),
+    *("Anchor", "CallInbox", "SyncSchedules", "builtins"),
 }
 HEAD: Final = '''"""The synchronous client. Made by ``make sync-client``; do not edit.
 
 The one implementation runs on the connection thread of this process; see ``connection_thread``.
 """
 
-# It speaks for parts of the asynchronous client.
+'''
+SPEAKS_FOR_PARTS: Final = """# It speaks for parts of the asynchronous client.
 # ruff: noqa: SLF001
 
-from __future__ import annotations
-
-'''
+"""
+FUTURE: Final = "from __future__ import annotations\n\n"
 
 
 class Rename(ast.NodeTransformer):
@@ -62,42 +71,44 @@ class Rename(ast.NodeTransformer):
 
 def main() -> None:
     """Write the module, or check it."""
-    made = make()
-    if sys.argv[1:] == ["--check"]:
-        if not TARGET.exists() or TARGET.read_text() != made:
-            sys.exit(f"{TARGET.name} is not that of the asynchronous client: run make sync-client")
-        return
-    TARGET.write_text(made)
+    for name, sources in TARGETS.items():
+        target = SDK / f"{name}.py"
+        made = make(target, sources)
+        if sys.argv[1:] != ["--check"]:
+            target.write_text(made)
+        elif not target.exists() or target.read_text() != made:
+            sys.exit(f"{target.name} is not that of the asynchronous client: run make sync-client")
 
 
-def make() -> str:
-    """Return the text of the module."""
-    folder = ROOT / "src" / "tenure" / "sdk" / "client"
-    trees = [ast.parse((folder / f"{name}.py").read_text()) for name in SOURCES]
+def make(target: Path, sources: tuple[str, ...]) -> str:
+    """Return the text of a module."""
+    trees = {name: ast.parse((SDK / "client" / f"{name}.py").read_text()) for name in sources}
     classes = [
         make_class(node)
-        for tree in trees
+        for tree in trees.values()
         for node in tree.body
         if isinstance(node, ast.ClassDef) and node.name in RENAMED
     ]
     body = "\n\n\n".join(classes)
-    return formatted(HEAD + make_imports(trees, body) + "\n\n" + body + "\n")
+    head = HEAD + (SPEAKS_FOR_PARTS if "._at(" in body else "") + FUTURE
+    return formatted(target, head + make_imports(trees, body) + "\n\n" + body + "\n")
 
 
-def make_imports(trees: list[ast.Module], body: str) -> str:
+def make_imports(trees: dict[str, ast.Module], body: str) -> str:
     """Return the imports and type variables that the classes need."""
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     places = {
         "Iterator": "collections.abc",
         "Anchor": "tenure.sdk.transport.connection_thread",
         "CallInbox": "tenure.sdk.transport.connection_thread",
+        "SyncSchedules": "tenure.sdk.sync_schedules",
         "TYPE_CHECKING": "typing",
         "TypeVar": "typing",
         "ParamSpec": "typing",
     }
     plain: set[str] = set()
     variables: dict[str, ast.Assign] = {}
-    for tree in trees:
+    for tree in trees.values():
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and node.module:
                 places |= {alias.name: node.module for alias in node.names if not alias.asname}
@@ -120,9 +131,9 @@ def make_imports(trees: list[ast.Module], body: str) -> str:
     return "\n".join([*lines, "", *sorted(map(ast.unparse, variables.values()))])
 
 
-def own_names(trees: list[ast.Module]) -> Iterator[tuple[str, str]]:
+def own_names(trees: dict[str, ast.Module]) -> Iterator[tuple[str, str]]:
     """Yield what the modules define themselves, and which one does."""
-    for tree, home in zip(trees, SOURCES, strict=True):
+    for home, tree in trees.items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 yield node.name, home
@@ -145,6 +156,14 @@ def make_class(node: ast.ClassDef) -> str:
 
 def make_start(node: ast.ClassDef) -> str:
     """Return how an object is made and shown, and for the client, how it is used in ``with``."""
+    if node.name in PARTS:
+        return (
+            f"def __init__(self, anchor: Anchor) -> None:\n"
+            f'    """Use ``SyncClient.{PARTS[node.name]}``."""\n'
+            "    self._anchor = anchor\n\n"
+            "def __repr__(self) -> str:\n"
+            f'    return f"<{RENAMED[node.name]} of {{self._anchor!r}}>"'
+        )
     if node.name != "Client":
         kind = node.name + "".join(ast.unparse(each)[len("Generic") :] for each in node.bases)
         return (
@@ -178,12 +197,14 @@ def make_method(owner: str, item: Function) -> str:
     returns = ast.unparse(Rename().visit(item.returns)) if item.returns else "None"
     is_overload = any(ast.unparse(each) == "overload" for each in item.decorator_list)
     head = f"def {item.name}({parameters(item.args)}) -> {returns}:"
+    if any(ast.unparse(each) == "property" for each in item.decorator_list):
+        return f"@property\n{head}\n{indented(doc(item))}\n    return {returns}(self._anchor)"
     if is_overload:
         return f"@overload\n{head} ..."
     if item.name == "close":
         return f"{head}\n{indented(doc(item))}\n    self._anchor.close()"
     has_callback = "on_progress" in [each.arg for each in item.args.kwonlyargs]
-    source = "client" if owner == "Client" else "self._part._at(client)"
+    source = SOURCE_OF.get(owner, "self._part._at(client)")
     given = forwarded(item.args)
     start = "    inbox = CallInbox()\n" if has_callback else ""
     for name in (each.arg for each in item.args.args if f"(*{each.arg},)" in given):
@@ -246,11 +267,11 @@ def indented(text: str) -> str:
     return "\n".join(f"    {line}" if line else "" for line in text.split("\n"))
 
 
-def formatted(text: str) -> str:
+def formatted(target: Path, text: str) -> str:
     """Return the text as ruff would write it."""
     for command in (("check", "--quiet", "--fix", "--select", "I"), ("format", "--quiet")):
         text = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TARGET), "-"],
+            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(target), "-"],
             input=text,
             capture_output=True,
             text=True,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tenure.core.run.status import RunStatus
     from tenure.core.run.step_attempt import StepKind, StepStatus
-    from tenure.core.task.record import TaskState
+    from tenure.core.schedule.record import ScheduleState
+    from tenure.core.task.record import TaskKind, TaskState
     from tenure.core.task.retry import ErrorCategory
     from tenure.errors import TenureError
     from tenure.sdk.activity.context import Info, Stopped, StopReason
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tenure.sdk.activity.option import ActivitySettings, OneCallSettings, RetryPolicy
     from tenure.sdk.client import (
         AttemptInfo,
+        BackfillResult,
         Client,
         Completion,
         ExplainedReason,
@@ -30,12 +32,18 @@ if TYPE_CHECKING:
         HeartbeatAnswer,
         HeartbeatDetails,
         OnProgress,
+        Overlap,
+        PlannedFire,
         RunDescription,
         RunExplanation,
         RunGroup,
         RunHandle,
         RunStep,
         RunWait,
+        Schedule,
+        ScheduleFire,
+        ScheduleInfo,
+        Schedules,
         StepItems,
         TaskInfo,
         TaskProgress,
@@ -58,6 +66,7 @@ if TYPE_CHECKING:
     )
     from tenure.sdk.payload import Codec, Payload, PayloadError
     from tenure.sdk.sync_client import SyncClient, SyncCompletion, SyncHandle, SyncRunHandle
+    from tenure.sdk.sync_schedules import SyncSchedules
     from tenure.sdk.transport.tls import TLS
     from tenure.sdk.worker.worker import Worker, WorkerOptions
     from tenure.sdk.workflow.child import ChildRun, OnCancel, OnClose, OnError
@@ -94,6 +103,7 @@ _HOME = {
     "ApplicationError": "tenure.sdk.failure",
     "AsyncActivity": "tenure.sdk.activity.definition",
     "AttemptInfo": "tenure.sdk.client",
+    "BackfillResult": "tenure.sdk.client",
     "Call": "tenure.sdk.activity.definition",
     "CancelTimedOut": "tenure.sdk.failure",
     "Changes": "tenure.sdk.workflow.definition",
@@ -119,8 +129,10 @@ _HOME = {
     "OnProgress": "tenure.sdk.client",
     "OneCallSettings": "tenure.sdk.activity.option",
     "OneRunSettings": "tenure.sdk.workflow.definition",
+    "Overlap": "tenure.sdk.client",
     "Payload": "tenure.sdk.payload",
     "PayloadError": "tenure.sdk.payload",
+    "PlannedFire": "tenure.sdk.client",
     "RemoteError": "tenure.sdk.failure",
     "Results": "tenure.sdk.workflow.results",
     "RetryPolicy": "tenure.sdk.activity.option",
@@ -133,6 +145,11 @@ _HOME = {
     "RunStatus": "tenure.core.run.status",
     "RunStep": "tenure.sdk.client",
     "RunWait": "tenure.sdk.client",
+    "Schedule": "tenure.sdk.client",
+    "ScheduleFire": "tenure.sdk.client",
+    "ScheduleInfo": "tenure.sdk.client",
+    "ScheduleState": "tenure.core.schedule.record",
+    "Schedules": "tenure.sdk.client",
     "Signal": "tenure.sdk.workflow.signal",
     "Step": "tenure.sdk.workflow.step",
     "StepFailed": "tenure.sdk.failure",
@@ -150,12 +167,14 @@ _HOME = {
     "SyncHandle": "tenure.sdk.sync_client",
     "SyncResults": "tenure.sdk.workflow.sync.results",
     "SyncRunHandle": "tenure.sdk.sync_client",
+    "SyncSchedules": "tenure.sdk.sync_schedules",
     "SyncStep": "tenure.sdk.workflow.sync.step",
     "SyncWorkflowContext": "tenure.sdk.workflow.sync.context",
     "SyncWorkflowLog": "tenure.sdk.workflow.sync.context",
     "TaskCancelled": "tenure.sdk.failure",
     "TaskFailed": "tenure.sdk.failure",
     "TaskInfo": "tenure.sdk.client",
+    "TaskKind": "tenure.core.task.record",
     "TaskPoisoned": "tenure.sdk.failure",
     "TaskProgress": "tenure.sdk.client",
     "TaskState": "tenure.core.task.record",
@@ -187,6 +206,7 @@ __all__ = [
     "ApplicationError",
     "AsyncActivity",
     "AttemptInfo",
+    "BackfillResult",
     "Call",
     "CancelTimedOut",
     "Changes",
@@ -212,8 +232,10 @@ __all__ = [
     "OnProgress",
     "OneCallSettings",
     "OneRunSettings",
+    "Overlap",
     "Payload",
     "PayloadError",
+    "PlannedFire",
     "RemoteError",
     "Results",
     "RetryPolicy",
@@ -226,6 +248,11 @@ __all__ = [
     "RunStatus",
     "RunStep",
     "RunWait",
+    "Schedule",
+    "ScheduleFire",
+    "ScheduleInfo",
+    "ScheduleState",
+    "Schedules",
     "Signal",
     "Step",
     "StepFailed",
@@ -243,12 +270,14 @@ __all__ = [
     "SyncHandle",
     "SyncResults",
     "SyncRunHandle",
+    "SyncSchedules",
     "SyncStep",
     "SyncWorkflowContext",
     "SyncWorkflowLog",
     "TaskCancelled",
     "TaskFailed",
     "TaskInfo",
+    "TaskKind",
     "TaskPoisoned",
     "TaskProgress",
     "TaskState",

@@ -58,6 +58,10 @@ def test_ids_and_queues_of_the_server_are_offered(
     run_id = run("run", "nothing", "--queue", queue).stdout.strip()
     assert completed(f"tenure runs show {run_id[:-2]}", target=server.grpc) == [run_id]
     assert completed(f"tenure queues pause {queue}", target=server.grpc) == [queue]
+    run("schedules", "put", f"each-{queue}", "report", "--rule", "@yearly")
+    assert completed(f"tenure schedules pause each-{queue}", target=server.grpc) == [
+        f"each-{queue}"
+    ]
     assert completed(f"tenure tasks ls --queue {queue}", target=server.grpc) == [queue]
     with SmallWorker(server.grpc, queue) as worker:
         line = f"tenure workers drain --target {server.grpc} {worker.worker_id[:-2]}"

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from tenure.cli.show.keyboard import names
-from tenure.cli.show.top_look import TopFrame, TopQueue, TopWorker, read_metrics
+from tenure.cli.show.top_look import TopFrame, TopQueue, TopSchedules, TopWorker, read_metrics
 from tenure.cli.show.top_screen import Body, moved, printed
 from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, invoke, read
@@ -23,6 +23,9 @@ tenure_build_info{version="1.2"} 1.0
 tenure_tasks_enqueued_total 7.0
 tenure_tasks_finished_total{state="failed"} 1.0
 tenure_tasks_finished_total{state="succeeded"} 2.0
+tenure_schedules_due 3.0
+tenure_schedules_late 2.0
+tenure_schedules_broken 1.0
 tenure_queue_oldest_waiting_seconds{namespace="default/default",queue="mail"} 1.5
 tenure_queue_oldest_waiting_seconds{namespace="acme/default",queue="mail"} 9.0
 """
@@ -42,6 +45,8 @@ def test_one_look_shows_queues_workers_and_rates(
     head, rates = shown.stdout.splitlines()[:2]
     assert head.startswith(f"tenure top  {server.grpc} (")
     assert "per second: enqueued " in rates
+    assert shown.stdout.splitlines()[2].startswith("schedules due ")
+    assert set(frame["schedules"]) == {"due", "late", "broken"}
     assert "-" not in rates
     (found,) = [each for each in frame["queues"] if each["name"] == queue]
     assert (found["pending"], found["running"], found["concurrencyMax"]) == (1, 1, 5)
@@ -123,9 +128,20 @@ def test_rates_and_waiting_times_come_from_the_metrics() -> None:
     assert found.version == "1.2"
     assert found.totals == {"enqueued": 7.0, "started": 0.0, "finished": 3.0}
     assert found.oldest_ms == {"mail": 1_500}
+    assert found.schedules == TopSchedules(due=3, late=2, broken=1)
+    older = read_metrics('tenure_build_info{version="1.1"} 1.0', "default/default", 5)
+    assert (older.version, older.schedules) == ("1.1", None)
 
 
-def _frame(count: int) -> TopFrame:
+def test_schedules_that_are_late_or_broken_are_red() -> None:
+    found = TopSchedules(due=1_200, late=1, broken=0)
+    (line,) = [each for each in printed(_frame(1, schedules=found)) if "due" in each.plain]
+    assert line.plain == "schedules due 1,200, late 1, broken 0"
+    assert [line.plain[span.start : span.end] for span in line.spans if span.style] == ["late 1"]
+    assert not [each for each in printed(_frame(1)) if "schedules" in each.plain]
+
+
+def _frame(count: int, schedules: TopSchedules | None = None) -> TopFrame:
     queues = [
         TopQueue(name=f"q{n}", pending=1, running=0, others=0, paused=False, concurrency_max=0)
         for n in range(count)
@@ -147,6 +163,7 @@ def _frame(count: int) -> TopFrame:
         namespace="n",
         at="now",
         live_count=0,
+        schedules=schedules,
         queues=queues,
         workers=workers,
         has_more_workers=True,
@@ -193,18 +210,18 @@ def test_on_80_by_24_the_keys_scroll_and_q_quits(tmp_path: Path) -> None:
             Terminal("top", "--interval", "10m", env=environment, columns=80, rows=24) as terminal,
         ):
             before = terminal.modes
-            place = terminal.until("letters-00", "q quit", "lines 1 to 20 of 34")
+            place = terminal.until("letters-00", "q quit", "lines 1 to 19 of 34")
             assert all(len(line.rstrip("\r")) <= 80 for line in terminal.frame.split("\n"))
             terminal.press("\x1b[B")
-            place = terminal.until("lines 2 to 21 of 34", after=place)
+            place = terminal.until("lines 2 to 20 of 34", after=place)
             terminal.press("\x1b[F")
-            place = terminal.until("lines 15 to 34 of 34", worker.worker_id[-8:], after=place)
+            place = terminal.until("lines 16 to 34 of 34", worker.worker_id[-8:], after=place)
             terminal.press("\x1b[5~")
-            place = terminal.until("lines 1 to 20 of 34", after=place)
+            place = terminal.until("lines 1 to 19 of 34", after=place)
             terminal.press("\x1b[6~")
-            place = terminal.until("lines 15 to 34 of 34", after=place)
+            place = terminal.until("lines 16 to 34 of 34", after=place)
             terminal.press("\x1b[H")
-            place = terminal.until("lines 1 to 20 of 34", after=place)
+            place = terminal.until("lines 1 to 19 of 34", after=place)
             terminal.press("q")
             assert terminal.exit_code() == 0
             assert "Traceback" not in terminal.said

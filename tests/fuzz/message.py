@@ -18,7 +18,13 @@ from google.protobuf.message import Message
 from uuid_utils import uuid7
 
 from tenure.core.limits import PAYLOAD_BYTES_MAX
-from tenure.v1 import admin_service_pb2, session_service_pb2, task_service_pb2, workflow_service_pb2
+from tenure.v1 import (
+    admin_service_pb2,
+    schedule_service_pb2,
+    session_service_pb2,
+    task_service_pb2,
+    workflow_service_pb2,
+)
 
 NAMESPACE: Final = "fuzz"
 # The only namespace that may be disabled by chance.
@@ -37,7 +43,13 @@ _HUGE_SHARE: Final = 0.01
 # How much of what is large fits into one message, in values or KiB: about 20 MiB. Without a bound
 # chance makes lists of large maps, 200 MB of them, and all other calls wait until they are made.
 _ROOM: Final = 20_000
-_MODULES: Final = (workflow_service_pb2, task_service_pb2, session_service_pb2, admin_service_pb2)
+_MODULES: Final = (
+    workflow_service_pb2,
+    task_service_pb2,
+    session_service_pb2,
+    admin_service_pb2,
+    schedule_service_pb2,
+)
 
 
 def methods() -> Iterator[MethodDescriptor]:
@@ -60,6 +72,7 @@ class Pool(msgspec.Struct):
     page_tokens: list[str] = []
     key_ids: list[str] = []
     step_attempt_ids: list[str] = []
+    schedule_ids: list[str] = []
     # What the run itself needs to its end.
     spared: set[str] = set()
 
@@ -91,6 +104,7 @@ class Pool(msgspec.Struct):
             "next_page_token": self.page_tokens,
             "key_id": self.key_ids,
             "step_attempt_id": self.step_attempt_ids,
+            "schedule_id": self.schedule_ids,
         }
         if name in known and value not in self.spared:
             self.add(known[name], value)
@@ -234,6 +248,8 @@ class Maker:
         if field.full_name == "tenure.v1.Wait.kind":
             # Elsewhere a kind is a number.
             return "sleep"
+        if field.full_name == "tenure.v1.ResumeScheduleRequest.mode":
+            return self.rng.choice(("", "SKIP"))
         known = _TAME.get(field.name)
         return None if known is None else known(self.rng, self._pool)
 
@@ -303,6 +319,11 @@ def _new_id(rng: random.Random, pool: Pool) -> str:
     return str(uuid7())
 
 
+def _schedule_id(rng: random.Random, pool: Pool) -> str:
+    """Return one of a few names, so that calls meet, or an id that the server made."""
+    return str(rng.choice((*pool.schedule_ids[-3:], *(f"s{number}" for number in range(5)))))
+
+
 def _instance_key(rng: random.Random, pool: Pool) -> str:
     del pool
     return rng.randbytes(8).hex()
@@ -317,12 +338,13 @@ _FOREIGN: Final[tuple[Tame, ...]] = (
     _known("task_tokens"),
     _known("page_tokens"),
     _known("key_ids"),
+    _known("schedule_ids"),
 )
 # Fields without which a request is refused at once.
 _NEEDED: Final = frozenset(
     {
         *("tasks", "items", "options", "hello", "workflow_types", "supported_workflow_types"),
-        *("item", "wait", "add", "drain_deadline", "error"),
+        *("item", "wait", "add", "drain_deadline", "error", "spec", "when", "target"),
     }
 )
 _TAME: Final[Mapping[str, Tame]] = {
@@ -343,6 +365,16 @@ _TAME: Final[Mapping[str, Tame]] = {
     "page_token": lambda rng, pool: rng.choice((*pool.page_tokens[-1:], "", "", "")),
     "key_id": _known("key_ids"),
     "step_attempt_id": _step_attempt_id,
+    "schedule_id": _schedule_id,
+    "trigger_id": _one_of("t1", "t2", ""),
+    "rule": _one_of("0 2 * * *", "*/5 * * * * *", "@daily", "0 0 L * FRI#2", "", ""),
+    "every_ms": _one_of(0, 0, 60_000),
+    "zone": _one_of("", "UTC", "Europe/Berlin"),
+    "overlap": _one_of("", "SKIP", "BUFFER_ONE", "CANCEL_PREVIOUS"),
+    "max_catchup": _one_of(0, 100),
+    "from_ms": _one_of(1, 1_700_000_000_000),
+    "to_ms": _one_of(60_000, 1_700_000_600_000),
+    "count": _one_of(0, 1, 100),
     "key": _one_of("charge", "pack"),
     "task_queue": _one_of(*QUEUES),
     "name": _one_of(*QUEUES, "fuzz/new", "fuzz-2"),

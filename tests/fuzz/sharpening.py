@@ -12,6 +12,8 @@ _SHARE: Final = 0.6
 _IDS_MAX: Final = 200
 _NAMES: Final = ("q0", "q1", "q2", "work", "default", "x" * 255, "x" * 256, "ü", "..", "a b", "")
 _INSTANTS: Final = ("2030-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z")
+_RULES: Final = ("0 2 * * *", "@daily", "0 0 L * FRI#2", "* * * * *", "15W * * * *", "0 0 30 2 *")
+_SCHEDULES: Final = ("s0", "s1", "s2")
 _NUMBERS: Final = (0, 1, -1, 60_000, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 1e308)
 _ODD_HEADERS: Final = (
     ("Tenure-Namespace", "default"),
@@ -75,6 +77,7 @@ class Pool(msgspec.Struct):
             "taskId": self.task_ids,
             "workerId": self.worker_ids,
             "keyId": self.key_ids,
+            "scheduleId": [*_SCHEDULES, *_NAMES[-3:]],
             "queue": list(_NAMES[:5]),
             "tenant": [tenant],
             "workspace": [workspace],
@@ -95,6 +98,17 @@ class Pool(msgspec.Struct):
             "kind": ["task", "task,worker", "queue,namespace", ","],
             "state": ["PENDING", "SUCCEEDED", "pending"],
             "taskId": [*self.task_ids[:4], "00000000-0000-0000-0000-000000000000"],
+            "scheduleId": [*_SCHEDULES, ""],
+            "triggerId": ["t1", "t2", ""],
+            "rule": list(_RULES),
+            "every": [60_000, "5m", "x", *_NUMBERS],
+            "offset": [0, "1s", *_NUMBERS],
+            "zone": ["UTC", "Europe/Berlin", "../etc/passwd", ""],
+            "overlap": ["SKIP", "BUFFER_ONE", "skip"],
+            "mode": ["CATCH_UP", "SKIP", "skip"],
+            "maxCatchup": [0, 100, *_NUMBERS],
+            "count": [1, 100, *_NUMBERS],
+            **{name: list(_INSTANTS) for name in ("startsAt", "endsAt", "from", "to", "after")},
             "newTaskId": [*self.task_ids[:4], "01890000-0000-7000-8000-000000000001"],
             "idempotencyKey": ["k", "k2"],
             "labels": [{}, {"team": "a"}, {"__proto__": "x"}, {f"k{n}": "v" for n in range(65)}],
@@ -126,6 +140,8 @@ def sharpen(case: schemathesis.Case[Any], pool: Pool, rng: random.Random) -> Non
         _sharpen_fields(body, fields, rng)
         if {"type", "queue"} <= body.keys() and rng.random() < _SHARE:
             case.body = _good_task(body, rng)
+        if "target" in body and rng.random() < _SHARE:
+            case.body = _good_schedule(body, rng)
     if rng.random() < 0.1:
         name, value = rng.choice(_ODD_HEADERS)
         case.headers[name] = value
@@ -150,3 +166,13 @@ def _good_task(body: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     if "inputBase64" in kept:
         kept.pop("input", None)
     return {**kept, "type": "work", "queue": rng.choice(("q0", "q1")), "startToCloseMs": 60_000}
+
+
+def _good_schedule(body: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """Return a schedule that can be stored, with the strange parts of another."""
+    kept = {name: body[name] for name in body if rng.random() < 0.2}
+    for name in ("rule", "every", "offset", "zone"):
+        kept.pop(name, None)
+    target = {"type": "work", "queue": rng.choice(("q0", "q1")), "startToCloseMs": 60_000}
+    when: dict[str, Any] = rng.choice(({"rule": "0 2 * * *"}, {"every": "1h"}))
+    return {**kept, **when, "target": target}

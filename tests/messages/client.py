@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from tenure import Client, SyncClient
+from tenure import Client, Schedule, SyncClient
 from tests.bounds import WAIT_S
 from tests.messages.app import greet, nap, price, total, upload
 from tests.messages.mistake import logged, mistake, raised
@@ -202,6 +202,22 @@ def cancelled_late(scene: Scene) -> str:
     handle = scene.client.enqueue(greet, "Ann")
     handle.result(timeout=WAIT_S)
     return raised(handle.cancel)
+
+
+@mistake(_SECTION, "A schedule without a rule", 'Schedule(zone="Europe/Berlin")')
+def no_rule(_: Scene) -> str:
+    return raised(lambda: Schedule(zone="Europe/Berlin"))
+
+
+@mistake(_SECTION, "A rule with a mistake", 'client.schedules.put("x", "0 25 * * *", greet, "Ann")')
+def bad_rule(scene: Scene) -> str:
+    return raised(lambda: scene.client.schedules.put("x", "0 25 * * *", greet, "Ann"))
+
+
+@mistake(_SECTION, "Another schedule has the id", 'client.schedules.create("day", …)')
+def schedule_exists(scene: Scene) -> str:
+    scene.client.schedules.put("day", "@daily", greet, "Ann")
+    return raised(lambda: scene.client.schedules.create("day", "@daily", greet, "Bob"))
 
 
 @mistake(_SECTION, "The client was closed", _RUN)

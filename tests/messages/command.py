@@ -92,6 +92,24 @@ def task_as_run(scene: Scene) -> str:
     return scene.command("runs", "show", handle.task_id, TENURE_TARGET=scene.server.grpc)
 
 
+@mistake(
+    _SECTION, "A rule with a mistake", "tenure schedules put nightly greet --rule '0 25 * * *'"
+)
+def bad_rule(scene: Scene) -> str:
+    given = ("schedules", "put", "nightly", "greet", "--rule", "0 25 * * *")
+    return scene.command(*given, TENURE_TARGET=scene.server.grpc)
+
+
+@mistake(_SECTION, "A schedule without a rule", "tenure schedules put nightly greet")
+def no_rule(scene: Scene) -> str:
+    return scene.command("schedules", "put", "nightly", "greet", TENURE_TARGET=scene.server.grpc)
+
+
+@mistake(_SECTION, "An unknown schedule", "tenure schedules pause nigthly")
+def unknown_schedule(scene: Scene) -> str:
+    return scene.command("schedules", "pause", "nigthly", TENURE_TARGET=scene.server.grpc)
+
+
 @mistake(_SECTION, "The API key is missing", "tenure tasks ls")
 def no_key_for_command(scene: Scene) -> str:
     return scene.command("tasks", "ls", TENURE_TARGET=scene.guarded.grpc)

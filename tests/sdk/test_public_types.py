@@ -15,7 +15,7 @@ import pytest
 import tenure
 import tenure.testing
 from tenure.sdk import sync_client
-from tenure.sdk.client import client, completion, handle, run_handle
+from tenure.sdk.client import client, completion, handle, run_handle, schedules
 
 # Nobody makes these: they are returned, or raised.
 _RETURNED = frozenset(
@@ -24,6 +24,7 @@ _RETURNED = frozenset(
         "HeartbeatDetails",
         *("Handle", "SyncHandle", "Completion", "SyncCompletion"),
         *("RunHandle", "SyncRunHandle", "Workflow", "Signal"),
+        *("Schedules", "SyncSchedules"),
         *("WorkflowContext", "WorkflowLog", "Step", "RunFuture"),
         *("ChildRun", "ExternalRun", "Results"),
         *("SyncWorkflowContext", "SyncWorkflowLog", "SyncStep"),
@@ -37,6 +38,7 @@ _SYNC_NAMES: dict[str, object] = {
     **vars(handle),
     **vars(run_handle),
     **vars(completion),
+    **vars(schedules),
     **vars(client),
     **vars(collections.abc),
     **vars(sync_client),

@@ -33,7 +33,12 @@ _PENDING: Final = "/v1/tasks/$pending"
 _WORKER: Final = "/v1/workers/$worker"
 _QUEUE: Final = "/v1/queues/$queue"
 _RUN: Final = "/v1/runs/$run"
-_SCHEDULE: Final = "/v1/schedules/$pending"
+_SCHEDULE: Final = "/v1/schedules/$schedule"
+_CONTENT: Final = {
+    "every": "1m",
+    "target": {"type": "mail", "queue": "$queue", "startToCloseMs": 600_000},
+}
+_PERIOD: Final = {"from": "1970-01-01T00:00:00.001Z", "to": "1970-01-01T00:00:01Z"}
 _ENDPOINT: Final = "/v1/endpoints/$queue"
 
 ROUTES: Final[dict[str, Row]] = {
@@ -97,6 +102,36 @@ ROUTES: Final[dict[str, Row]] = {
         SUBMITTERS, _at("/v1/runs/$finished_run/retry", {"newRunId": "$new_task"}), is_change=True
     ),
     "POST /v1/runs/{runId}/terminate": Row(SUBMITTERS, _at(f"{_RUN}/terminate"), is_change=True),
+    "GET /v1/schedules": Row(
+        READERS, _at("/v1/schedules", pageSize=1, pageToken="$schedule_cursor")
+    ),
+    "POST /v1/schedules": Row(
+        SUBMITTERS,
+        _at("/v1/schedules", {"scheduleId": "$new_schedule", **_CONTENT}),
+        is_change=True,
+    ),
+    "POST /v1/schedules:preview": Row(READERS, _at("/v1/schedules:preview", {"rule": "0 2 * * *"})),
+    "GET /v1/schedules/{scheduleId}": Row(READERS, _at(_SCHEDULE)),
+    "PUT /v1/schedules/{scheduleId}": Row(
+        SUBMITTERS, _at("/v1/schedules/$new_schedule", _CONTENT), is_change=True
+    ),
+    "DELETE /v1/schedules/{scheduleId}": Row(SUBMITTERS, _at(_SCHEDULE), is_change=True),
+    "POST /v1/schedules/{scheduleId}/pause": Row(
+        SUBMITTERS, _at(f"{_SCHEDULE}/pause"), is_change=True
+    ),
+    "POST /v1/schedules/{scheduleId}/resume": Row(
+        SUBMITTERS, _at("/v1/schedules/$paused_schedule/resume"), is_change=True
+    ),
+    "POST /v1/schedules/{scheduleId}/trigger": Row(
+        SUBMITTERS, _at(f"{_SCHEDULE}/trigger", {"triggerId": "again"}), is_change=True
+    ),
+    "POST /v1/schedules/{scheduleId}/backfill": Row(
+        SUBMITTERS, _at(f"{_SCHEDULE}/backfill", _PERIOD), is_change=True
+    ),
+    "GET /v1/schedules/{scheduleId}/next": Row(READERS, _at(f"{_SCHEDULE}/next")),
+    "GET /v1/schedules/{scheduleId}/fires": Row(
+        READERS, _at(f"{_SCHEDULE}/fires", pageSize=1, pageToken="$fire_cursor")
+    ),
     "GET /v1/workers": Row(
         READERS, _at("/v1/workers", queue="$queue", pageSize=1, pageToken="$worker_cursor")
     ),
@@ -148,15 +183,6 @@ ROUTES: Final[dict[str, Row]] = {
     "POST /v1/tasks/{taskId}/started": _later(f"{_PENDING}/started", SUBMITTERS),
     "POST /v1/tasks/{taskId}/heartbeat": _later(f"{_PENDING}/heartbeat", SUBMITTERS),
     "POST /v1/tasks/{taskId}/completed": _later(f"{_PENDING}/completed", SUBMITTERS),
-    "GET /v1/schedules": _later("/v1/schedules", READERS),
-    "POST /v1/schedules": _later("/v1/schedules", SUBMITTERS),
-    "GET /v1/schedules/{scheduleId}": _later(_SCHEDULE, READERS),
-    "PUT /v1/schedules/{scheduleId}": _later(_SCHEDULE, SUBMITTERS),
-    "DELETE /v1/schedules/{scheduleId}": _later(_SCHEDULE, SUBMITTERS),
-    "POST /v1/schedules/{scheduleId}/pause": _later(f"{_SCHEDULE}/pause", SUBMITTERS),
-    "POST /v1/schedules/{scheduleId}/resume": _later(f"{_SCHEDULE}/resume", SUBMITTERS),
-    "POST /v1/schedules/{scheduleId}/trigger": _later(f"{_SCHEDULE}/trigger", SUBMITTERS),
-    "GET /v1/schedules/{scheduleId}/fires": _later(f"{_SCHEDULE}/fires", READERS),
     "GET /v1/endpoints": _later("/v1/endpoints", READERS),
     "POST /v1/endpoints": _later("/v1/endpoints", ADMINS),
     "GET /v1/endpoints/{endpoint}": _later(_ENDPOINT, READERS),
@@ -172,6 +198,7 @@ ID_FIELDS: Final = frozenset(
         "newTaskId",
         "newRunId",
         "runId",
+        "scheduleId",
         "queue",
         "pageToken",
         "idempotencyKey",
@@ -221,6 +248,21 @@ PLAIN_FIELDS: Final = frozenset(
         "action",
         "role",
         "ApiKeyBody.name",
+        # When something fires, and what is said of it.
+        "rule",
+        "every",
+        "offset",
+        "zone",
+        "startsAt",
+        "endsAt",
+        "overlap",
+        "note",
+        "mode",
+        "from",
+        "to",
+        "after",
+        # What a caller calls its trigger, within one schedule.
+        "triggerId",
         # A place in the line of all hints of a server: whoever goes on from it hears its own.
         "lastEventId",
     }

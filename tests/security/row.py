@@ -75,11 +75,16 @@ class Cast:
     step_cursor: str
     worker_cursor: str
     queue_cursor: str
+    schedule: str
+    paused_schedule: str
+    schedule_cursor: str
+    fire_cursor: str
     # Of one's own: not used by anybody yet. Of somebody else: in use there.
     new_task: str
     new_idempotency: str
     new_instance: str
     new_name: str
+    new_schedule: str
 
     def texts(self) -> Iterator[str]:
         for field in fields(self):
@@ -144,6 +149,7 @@ _ALIKE: Final = (
     (re.compile(r"tnr_[a-z2-7]{16}_[\w-]{43}"), "KEY"),
     (re.compile(r"\b[a-z2-7]{16}\b"), "KEY_ID"),
     (re.compile(r"\bqueue-\d+\b"), "QUEUE"),
+    (re.compile(r"\bschedule-\d+\b"), "SCHEDULE"),
     (re.compile(r"\b(acme/default|other/default|nobody/here)\b"), "NAMESPACE"),
     (re.compile(r"\bnew-\d+\b"), "NEW"),
     # Where a listener to events begins.

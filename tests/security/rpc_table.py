@@ -29,6 +29,12 @@ _WORKER: Final = {**_HERE, "workerId": "$worker"}
 _RUN: Final = {**_HERE, "runId": "$run"}
 _HELD_RUN: Final = {**_HERE, "runId": "$held_run", "workerId": "$worker", "attempt": 1}
 _STEP: Final = {**_HELD_RUN, "stepId": "charge"}
+_SCHEDULE: Final = {**_HERE, "scheduleId": "$schedule"}
+_NEW_SCHEDULE: Final = {**_HERE, "scheduleId": "$new_schedule"}
+_SPEC: Final = {
+    "when": {"everyMs": "60000"},
+    "target": {"type": "mail", "taskQueue": "$queue", "options": {"startToCloseMs": "600000"}},
+}
 
 _WORKFLOWS: Final[dict[str, Row]] = {
     "StartWorkflow": Row(
@@ -219,12 +225,30 @@ _ADMIN: Final[dict[str, Row]] = {
     "Diagnose": Row(ADMINS, _HERE),
 }
 
+_SCHEDULES: Final[dict[str, Row]] = {
+    "CreateSchedule": Row(SUBMITTERS, {**_NEW_SCHEDULE, "spec": _SPEC}, is_change=True),
+    "PutSchedule": Row(SUBMITTERS, {**_NEW_SCHEDULE, "spec": _SPEC}, is_change=True),
+    "GetSchedule": Row(READERS, _SCHEDULE),
+    "ListSchedules": Row(READERS, {**_HERE, "pageSize": 1, "pageToken": "$schedule_cursor"}),
+    "PauseSchedule": Row(SUBMITTERS, _SCHEDULE, is_change=True),
+    "ResumeSchedule": Row(SUBMITTERS, {**_HERE, "scheduleId": "$paused_schedule"}, is_change=True),
+    "TriggerSchedule": Row(SUBMITTERS, {**_SCHEDULE, "triggerId": "again"}, is_change=True),
+    "BackfillSchedule": Row(
+        SUBMITTERS, {**_SCHEDULE, "fromMs": "1", "toMs": "1000"}, is_change=True
+    ),
+    "DeleteSchedule": Row(SUBMITTERS, _SCHEDULE, is_change=True),
+    "ListNextFires": Row(READERS, _SCHEDULE),
+    "PreviewRule": Row(READERS, {**_HERE, "when": {"rule": "0 2 * * *"}}),
+    "ListFires": Row(READERS, {**_SCHEDULE, "pageSize": 1, "pageToken": "$fire_cursor"}),
+}
+
 RPCS: Final[dict[str, Row]] = {
     f"/tenure.v1.{service}/{name}": row
     for service, rows in (
         ("WorkflowService", _WORKFLOWS),
         ("TaskService", _TASKS),
         ("SessionService", _SESSIONS),
+        ("ScheduleService", _SCHEDULES),
         ("AdminService", _ADMIN),
     )
     for name, row in rows.items()
@@ -240,6 +264,7 @@ ID_FIELDS: Final = frozenset(
         "newTaskId",
         "newRunId",
         "runId",
+        "scheduleId",
         "childIds",
         "stepAttemptId",
         "workerId",
@@ -304,6 +329,14 @@ PLAIN_FIELDS: Final = frozenset(
         "NewSignal.name",
         "signalId",
         "sender",
+        # When something fires, and what is said of it.
+        "rule",
+        "zone",
+        "overlap",
+        "note",
+        "mode",
+        # What a caller calls its trigger, within one schedule.
+        "triggerId",
         # A number that counts the heartbeats of one worker.
         "token",
     }

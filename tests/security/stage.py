@@ -22,13 +22,17 @@ from tenure.api.rpc.view import task_view
 from tenure.api.setting import ServerSettings
 from tenure.core.access.api_key import Role
 from tenure.core.filter import RunFilter, TaskFilter, WorkerFilter
+from tenure.core.schedule.record import Rule, ScheduleSpec, Target
+from tenure.core.task.record import Spec
 from tenure.core.worker.record import WorkerMode
 from tenure.engine.access.command import CreateKey, SetQueue
 from tenure.engine.command import TaskRef
 from tenure.engine.read import query
 from tenure.engine.read import run as run_read
+from tenure.engine.read import schedule as schedule_read
 from tenure.engine.read.step_attempt import list_steps
 from tenure.engine.run.command import StartRun
+from tenure.engine.schedule.command import CreateSchedule, PauseSchedule, TriggerSchedule
 from tenure.engine.task.command import ConfirmTasks, PauseTask, TerminateTask
 from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.keyed_server import KeyedServer, bearer, key_id
@@ -44,7 +48,10 @@ ABSENT_NAMESPACE: Final = "nobody/here"
 # A session answers each of the three reports that its worker has no right to.
 REPORTS: Final = 3
 _COMMITS_SQL: Final = "PRAGMA data_version"
-_TABLES: Final = ("queues", "tasks", "history", "attempts", "idempotency_keys", "workers", "leases")
+_TABLES: Final = (
+    *("queues", "tasks", "history", "attempts", "idempotency_keys", "workers", "leases"),
+    *("schedules", "fires"),
+)
 EVENTS: Final = "text/event-stream"
 
 
@@ -166,6 +173,12 @@ class Stage:
         braked = SetQueue(namespace=namespace, name=f"{queue}-braked", concurrency_max=1)
         await engine.submit(braked)
         queues = await query.list_queues(engine.store, namespace=namespace, page=page)
+        schedule, paused_schedule = f"schedule-{number}", f"schedule-{number}-paused"
+        await self._schedule(namespace, queue, schedule, paused_schedule)
+        schedules = await schedule_read.list_schedules(engine.store, namespace=namespace, page=page)
+        fires = await schedule_read.list_fires(
+            engine.store, namespace=namespace, schedule_id=schedule, page=page
+        )
         key, now_ms = engine.secrets.token_key, engine.clock.now_ms()
         return Cast(
             namespace=namespace,
@@ -189,11 +202,28 @@ class Stage:
             step_cursor=steps.next_page_token,
             worker_cursor=workers.next_page_token,
             queue_cursor=queues.next_page_token,
+            schedule=schedule,
+            paused_schedule=paused_schedule,
+            schedule_cursor=schedules.next_page_token,
+            fire_cursor=fires.next_page_token,
             new_task=world.clock.new_id(),
             new_idempotency=new,
             new_instance=world.clock.new_id(),
             new_name=new,
+            new_schedule=new,
         )
+
+    async def _schedule(self, namespace: str, queue: str, *ids: str) -> None:
+        """Make schedules; the first has fired twice, the last is paused."""
+        target = Target(type="mail", queue=queue, spec=Spec(start_to_close_ms=600_000))
+        spec = ScheduleSpec(rule=Rule(cron="0 0 1 1 *"), target=target)
+        here: Any = {"namespace": namespace}
+        for each in ids:
+            await self.engine.submit(CreateSchedule(**here, schedule_id=each, spec=spec))
+        for trigger_id in ("one", "two"):
+            command = TriggerSchedule(**here, schedule_id=ids[0], trigger_id=trigger_id)
+            await self.engine.submit(command)
+        await self.engine.submit(PauseSchedule(**here, schedule_id=ids[-1]))
 
     async def _enqueue(self, namespace: str, queue: str, **fields: Any) -> str:
         new = self.world.new(queue=queue, **fields)
@@ -236,6 +266,7 @@ class Stage:
         await self.engine.submit(
             SetQueue(namespace=OTHER_NAMESPACE, name=made.queue, is_paused=True)
         )
+        await self._schedule(OTHER_NAMESPACE, made.queue, made.new_schedule)
         self._theirs = replace(made, new_task=new_task)
         return self._theirs
 
@@ -265,10 +296,15 @@ class Stage:
             step_cursor=cursor,
             worker_cursor=cursor,
             queue_cursor=cursor,
+            schedule=f"schedule-{number}",
+            paused_schedule=f"schedule-{number}-paused",
+            schedule_cursor=cursor,
+            fire_cursor=cursor,
             new_task=new_id(),
             new_idempotency=f"new-{number}",
             new_instance=new_id(),
             new_name=f"new-{number}",
+            new_schedule=f"new-{number}",
         )
 
     # -- What there is

@@ -118,6 +118,11 @@ TOLD: Final = {
     "step_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
     "queue_cursor": {"invalid_argument"},
+    "schedule_cursor": {"invalid_argument"},
+    "fire_cursor": {"invalid_argument"},
+    # With the cursor of another one.
+    "schedule": {"not_found", "invalid_argument"},
+    "paused_schedule": {"not_found"},
     "queue": {"invalid_argument", OK},
     "key": {"not_found", OK},
     "worker": {"not_found"},

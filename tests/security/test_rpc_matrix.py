@@ -148,6 +148,10 @@ TOLD: Final = {
     "step_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
     "queue_cursor": {"invalid_argument"},
+    "schedule_cursor": {"invalid_argument"},
+    "fire_cursor": {"invalid_argument"},
+    # With the cursor of another one.
+    "schedule": {"not_found", "invalid_argument"},
     "queue": {"invalid_argument", OK},
     "worker": {"not_found", "worker_inactive", "attempt_mismatch", OK},
     "session_worker": {"not_found", "worker_inactive"},

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, assert_type
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, assert_type
 
 import msgspec
 
 from tenure import (
+    BackfillResult,
     Client,
     Completion,
     Handle,
+    PlannedFire,
+    Schedule,
+    ScheduleFire,
+    ScheduleInfo,
     SyncClient,
     SyncCompletion,
     SyncHandle,
+    SyncSchedules,
     TaskInfo,
+    WorkflowContext,
     activity,
+    workflow,
 )
 from tenure.core.task.record import TaskState
 from tenure.sdk.client import AttemptInfo, HeartbeatAnswer
+
+START: Final = datetime(2030, 5, 1, tzinfo=UTC)
+END: Final = datetime(2030, 6, 1, tzinfo=UTC)
 
 
 class Order(msgspec.Struct):
@@ -92,3 +104,39 @@ def synchronous(client: SyncClient, payments: Payments, order: Order) -> None:
     assert_type(handle.task_id, str)
     assert_type(client.list(queue="q"), Iterator[TaskInfo])
     assert_type(client.completion(task_id="id"), SyncCompletion)
+
+
+@workflow
+async def checkout(ctx: WorkflowContext, order: Order) -> Receipt:
+    return await ctx.execute(charge, order)
+
+
+async def scheduled(client: Client, payments: Payments, order: Order) -> None:
+    nightly = Schedule("0 2 * * *", zone="Europe/Berlin", overlap="skip")
+    assert_type(await client.schedules.create("a", nightly, charge, order, note="x"), ScheduleInfo)
+    assert_type(await client.schedules.put("b", "0 2 * * *", checkout, order), ScheduleInfo)
+    assert_type(await client.schedules.put("c", nightly, payments.refund, order), ScheduleInfo)
+    assert_type(await client.schedules.put("d", nightly, ship.with_options(), order), ScheduleInfo)
+    await client.schedules.create("a", nightly, charge)  # type: ignore[call-arg]
+    await client.schedules.create("a", nightly, charge, "order")  # type: ignore[arg-type]
+    await client.schedules.put("b", nightly, checkout, order, 7)  # type: ignore[call-arg]
+    await client.schedules.put("b", nightly, checkout, nota=1)  # type: ignore[call-arg]
+    Schedule("0 2 * * *", overlap="never")  # type: ignore[arg-type]
+    assert_type(await client.schedules.trigger("a", trigger_id="t"), ScheduleFire)
+    assert_type(await client.schedules.backfill("a", START, END), BackfillResult)
+    assert_type(await client.schedules.next(nightly, count=3), list[PlannedFire])
+    assert_type(await client.schedules.next("a"), list[PlannedFire])
+    async for info in client.schedules.list(paused=True):
+        assert_type(info, ScheduleInfo)
+    async for fire in client.schedules.fires("a"):
+        assert_type(fire.lateness, timedelta)
+
+
+def scheduled_in_a_script(client: SyncClient, order: Order) -> None:
+    assert_type(client.schedules, SyncSchedules)
+    assert_type(client.schedules.put("a", Schedule(every="5m"), charge, order), ScheduleInfo)
+    assert_type(client.schedules.create("b", "@daily", checkout, order), ScheduleInfo)
+    client.schedules.put("a", "@daily", charge, "order")  # type: ignore[arg-type]
+    assert_type(client.schedules.get("a").schedule, Schedule)
+    assert_type(client.schedules.list(), Iterator[ScheduleInfo])
+    assert_type(client.schedules.fires("a", limit=3), Iterator[ScheduleFire])

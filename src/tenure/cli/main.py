@@ -33,6 +33,9 @@ PLACES: Final[dict[str, Place]] = {
     "tasks": Place("tenure.cli.command.task", "tasks", "Enqueue, watch and change tasks."),
     "run": Place("tenure.cli.command.run", "run", "Start a run of a workflow."),
     "runs": Place("tenure.cli.command.run", "runs", "List, show, signal and end runs."),
+    "schedules": Place(
+        "tenure.cli.command.schedule", "schedules", "Start tasks and runs at planned times."
+    ),
     "workers": Place("tenure.cli.command.worker", "workers", "List, drain and evict workers."),
     "top": Place("tenure.cli.command.top", "top", "Watch queues and workers live."),
     "queues": Place("tenure.cli.command.queue", "queues", "List, pause and limit queues."),

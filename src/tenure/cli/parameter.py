@@ -28,6 +28,8 @@ RUN_STATUSES: Final = (
 )
 WORKER_STATUSES: Final = ("ONLINE", "DRAINING", "OFFLINE")
 NO_LIMIT: Final = "none"
+# Of an attempt of a task that is given no timeout.
+START_TO_CLOSE_MS: Final = 5 * 60_000
 
 
 def examples(*lines: str) -> str:
@@ -134,6 +136,29 @@ def check_wait(*, is_waited: bool, timeout_ms: int | None) -> None:
     """Refuse a timeout of a wait that was not asked for."""
     if timeout_ms is not None and not is_waited:
         raise click.UsageError("--timeout needs --wait.")
+
+
+def timeout_options(function: F) -> F:
+    """Add the timeouts of a task."""
+    for name, field, help_text in (
+        ("--cancel-grace", "cancel_grace_ms", "Time to clean up after a cancel. [default: 30s]"),
+        (
+            "--heartbeat-timeout",
+            "heartbeat_timeout_ms",
+            "Longest time between heartbeats of an attempt.",
+        ),
+        ("--schedule-to-start", "schedule_to_start_ms", "Longest time until a worker starts it."),
+        ("--schedule-to-close", "schedule_to_close_ms", "Longest time for all attempts together."),
+        (
+            "--start-to-close",
+            "start_to_close_ms",
+            "Longest time of one attempt. [default: 5m, unless --schedule-to-close is given]",
+        ),
+    ):
+        function = click.option(name, field, metavar="DURATION", type=duration_ms, help=help_text)(
+            function
+        )
+    return function
 
 
 class PageOptions(TypedDict):

@@ -78,6 +78,13 @@ def _runs(client: ServerClient) -> Pairs:
     return [(run.run_id, f"{run.type} {run.status}") for run in found]
 
 
+def _schedules(client: ServerClient) -> Pairs:
+    from tenure.cli.client.request import ScheduleSelection
+
+    found, _ = client.schedules.list_schedules(ScheduleSelection(limit=_OFFERED_MAX))
+    return [(each.schedule_id, f"{each.target.type} {each.state}") for each in found]
+
+
 def _workers(client: ServerClient) -> Pairs:
     from tenure.cli.client.request import WorkerQuery
     from tenure.cli.show.worker_table import name_text
@@ -103,6 +110,7 @@ def _keys(client: ServerClient) -> Pairs:
 
 task_ids: Final = _from_server(_tasks)
 run_ids: Final = _from_server(_runs)
+schedule_ids: Final = _from_server(_schedules)
 worker_ids: Final = _from_server(_workers)
 queues: Final = _from_server(_queues)
 namespaces: Final = _from_server(_namespaces)

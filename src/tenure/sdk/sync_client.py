@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
+from tenure.sdk.sync_schedules import SyncSchedules
 from tenure.sdk.transport.connection_thread import Anchor, CallInbox
 
 if TYPE_CHECKING:
@@ -323,6 +324,11 @@ class SyncClient:
 
     def __repr__(self) -> str:
         return repr(self._anchor)
+
+    @property
+    def schedules(self) -> SyncSchedules:
+        """The schedules of the namespace: what starts by itself, and when."""
+        return SyncSchedules(self._anchor)
 
     def close(self) -> None:
         """Close the connection; calls that still wait fail. Closing twice is harmless."""

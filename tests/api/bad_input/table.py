@@ -151,6 +151,12 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
         f"{_REQUEST}::test_workers_that_claim_to_be_more_than_is_allowed",
         f"{_RATE}::test_a_flood_of_beats_is_refused_and_costs_nobody_a_lease",
     ),
+    # A namespace has a quota of schedules, and one of them fires at most 20 times per second.
+    "Bad cron, 1-second cron on quota, max_catchup 10⁹": (
+        "tests/api/http/test_schedule.py::test_bad_content_is_refused_by_its_field",
+        "tests/api/http/test_schedule.py::test_a_backfill_of_too_much_is_refused",
+        "tests/api/rpc/test_schedule_service.py::test_bad_content_is_refused_by_its_field",
+    ),
     "SQLite file mode": (
         "tests/store/test_faults.py::test_the_files_of_a_store_are_open_to_their_owner_alone",
         "tests/store/test_faults.py::test_a_file_that_others_could_read_is_closed_to_them",
@@ -158,7 +164,6 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 LATER: Final[dict[str, str]] = {
-    "Bad cron, 1-second cron on quota, max_catchup 10⁹": "there are no schedules yet",
     "Key rotation, JWKS": "the server has one key of its own and asks nobody for others",
     "Task token cost": "a benchmark, not a refusal",
     "Internal client with admin role fed user input": "there is no such client",

@@ -163,7 +163,7 @@ async def test_unknown_paths_and_methods_are_typed(small: Site) -> None:
     assert (answer.json()["error"], answer.json()["field"]) == ("invalid_argument", "method")
     for method, path in (
         ("POST", f"/v1/tasks/{UNKNOWN_ID}/heartbeat"),
-        ("DELETE", "/v1/schedules/x"),
+        ("DELETE", "/v1/endpoints/x"),
     ):
         assert await small.refused(method, path) == (501, "unimplemented", {}), path
     head = await small.client.head("/v1/tasks")
@@ -172,7 +172,7 @@ async def test_unknown_paths_and_methods_are_typed(small: Site) -> None:
 
 async def test_a_body_that_nobody_reads_does_not_spoil_the_connection(small: Site) -> None:
     for _ in range(3):
-        answer = await small.client.post("/v1/schedules", content=b"x" * 200_000)
+        answer = await small.client.post("/v1/endpoints", content=b"x" * 200_000)
         assert answer.status_code == 501
     assert (await small.client.post("/v1/tasks", json=TASK)).status_code == 201
 

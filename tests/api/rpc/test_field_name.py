@@ -114,6 +114,10 @@ def test_every_field_that_is_blamed_has_a_name_in_the_protocol(field: str) -> No
         ("HeartbeatTasks", "progressPct", "progress_percent"),
         ("FinishTasks", "error.nextRetryDelayMs", "error.next_retry_delay_ms"),
         ("FinishTasks", "wakeAt", "wake_at_ms"),
+        ("PutSchedule", "every", "every_ms"),
+        ("PutSchedule", "startsAt", "starts_at_ms"),
+        ("PutSchedule", "scheduleId", "schedule_id"),
+        ("BackfillSchedule", "from", "from_ms"),
     ],
 )
 def test_a_field_has_the_name_of_its_request(method: str, field: str, name: str) -> None:
@@ -144,6 +148,10 @@ def test_a_message_names_other_fields_in_the_same_words() -> None:
         ("labels.max_ms", "labels.max_ms"),
         ("namespace", "namespace"),
         ("progressPct", "percent"),
+        ("scheduleId", "id"),
+        ("offset", "offset"),
+        ("catchupWindowMs", "catchup_window"),
+        ("endsAt", "ends_at"),
         ("types", "activities"),
     ],
 )

@@ -31,6 +31,7 @@ from tenure.api.http.route import (
 from tenure.api.http.route.run import explain as run_explain
 from tenure.api.http.route.run import route as run
 from tenure.api.http.route.run import step
+from tenure.api.http.route.schedule import route as schedule
 from tenure.api.http.route.task import explain
 from tenure.api.http.route.task import route as task
 from tenure.api.metrics.metric import metrics_response
@@ -62,6 +63,7 @@ OPERATIONS: Final = (
     *run.OPERATIONS,
     *step.OPERATIONS,
     *run_explain.OPERATIONS,
+    *schedule.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,

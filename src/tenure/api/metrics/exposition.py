@@ -102,6 +102,9 @@ FIRE_LATENESS: Final = Family(
 SCHEDULES_DUE: Final = Family(
     "tenure_schedules_due", "Schedules that are due now; from the last sample."
 )
+SCHEDULES_LATE: Final = Family(
+    "tenure_schedules_late", "Schedules that are due for over a minute; from the last sample."
+)
 SCHEDULES_BROKEN: Final = Family(
     "tenure_schedules_broken", "Schedules that cannot fire; from the last sample."
 )

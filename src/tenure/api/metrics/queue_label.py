@@ -50,6 +50,7 @@ class QueueLabels:
         lag_seconds = sample.closing_lag_ms / 1000
         yield exposition.gauge(exposition.CHILD_CLOSING_LAG, [((), lag_seconds)])
         yield exposition.gauge(exposition.SCHEDULES_DUE, [((), sample.due_schedule_count)])
+        yield exposition.gauge(exposition.SCHEDULES_LATE, [((), sample.late_schedule_count)])
         yield exposition.gauge(exposition.SCHEDULES_BROKEN, [((), sample.broken_schedule_count)])
         states = dict.fromkeys((*(each.value for each in _LIVE), _PARKED), 0) | sample.runs
         yield exposition.gauge(exposition.RUNS, [((key,), count) for key, count in states.items()])

@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from tenure.api.rpc.permission import MethodRule, Scope
-from tenure.api.rpc.service import admin_service, session_service, task_service, workflow_service
+from tenure.api.rpc.service import (
+    admin_service,
+    schedule_service,
+    session_service,
+    task_service,
+    workflow_service,
+)
 from tenure.core.access.permission import Action
 
 # They are closed in this order: workers first.
@@ -16,6 +22,7 @@ SERVICES: Final = (
     session_service.SPEC,
     workflow_service.SPEC,
     task_service.SPEC,
+    schedule_service.SPEC,
     admin_service.SPEC,
 )
 RULES: Final[dict[str, MethodRule]] = {

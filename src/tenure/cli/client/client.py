@@ -10,6 +10,7 @@ from tenure.cli.client.journal_client import JournalClient
 from tenure.cli.client.queue_client import QueueClient
 from tenure.cli.client.rpc_failure import NOT_CONNECTED
 from tenure.cli.client.run_client import RunClient
+from tenure.cli.client.schedule_client import ScheduleClient
 from tenure.cli.client.task_client import TaskClient
 from tenure.cli.client.worker_client import WorkerClient
 from tenure.cli.failure import CliError
@@ -34,6 +35,7 @@ class ServerClient(ServerConnection):
         super().__init__(targets, namespace, api_key=api_key, tls=tls, call_seconds=call_seconds)
         self.tasks = TaskClient(self)
         self.runs = RunClient(self)
+        self.schedules = ScheduleClient(self)
         self.journals = JournalClient(self)
         self.workers = WorkerClient(self)
         self.queues = QueueClient(self)

@@ -96,3 +96,48 @@ class DrainChoice(TypedDict):
     labels: tuple[tuple[str, str], ...]
     version: str
     deadline_ms: int | None
+
+
+class RuleOptions(TypedDict):
+    """When a schedule fires, as options describe it."""
+
+    rule: str
+    every_ms: int | None
+    offset_ms: int
+    zone: str
+    starts_at_ms: int | None
+    ends_at_ms: int | None
+
+
+class ScheduleOptions(RuleOptions):
+    """A schedule as the options of ``tenure schedules put`` describe it."""
+
+    is_workflow: bool
+    queue: str
+    input: bytes | None
+    priority: int | None
+    schedule_to_start_ms: int | None
+    schedule_to_close_ms: int | None
+    start_to_close_ms: int | None
+    heartbeat_timeout_ms: int | None
+    cancel_grace_ms: int | None
+    max_attempts: int | None
+    labels: tuple[tuple[str, str], ...]
+    external_id: str
+    on_live: str | None
+    overlap: str
+    max_catchup: int
+    catchup_window_ms: int | None
+    jitter_ms: int
+    pause_after_failures: int
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleSelection:
+    """Which page of which schedules; what is empty lets all pass."""
+
+    type: str = ""
+    is_paused: bool | None = None
+    limit: int = 20
+    page_token: str = ""

@@ -40,8 +40,8 @@ def doctor(call: Invocation, *, namespace: str, is_all: bool) -> None:
     """Check the server, its database, its workers and this machine, and say what to fix.
 
     It checks clocks, the speed, durability and free space of the database, migrations, versions,
-    late leases and timers, and tasks that no worker can run. The exit code is 7 if there is a
-    problem. A warning is no problem yet, but may become one.
+    late leases, timers and schedules, and tasks that no worker can run. The exit code is 7 if there
+    is a problem. A warning is no problem yet, but may become one.
     """
     found = call.client.diagnose(namespace)
     if call.output.form == "jsonl":

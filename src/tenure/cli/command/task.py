@@ -15,36 +15,12 @@ from tenure.cli.parameter import check_wait, examples, label_option, option, wai
 if TYPE_CHECKING:
     from tenure.cli.show.view import ShownTask
 
-_START_TO_CLOSE_MS: Final = 5 * 60_000
 _TASK_ID: Final = click.argument("task_id", metavar="ID", shell_complete=suggestion.task_ids)
 
 
 @click.group(cls=CommandGroup, short_help="Enqueue, watch and change tasks.")
 def tasks() -> None:
     """Enqueue, watch and change tasks."""
-
-
-def _timeout_options(function: parameter.F) -> parameter.F:
-    for name, field, help_text in (
-        ("--cancel-grace", "cancel_grace_ms", "Time to clean up after a cancel. [default: 30s]"),
-        (
-            "--heartbeat-timeout",
-            "heartbeat_timeout_ms",
-            "Longest time between heartbeats of an attempt.",
-        ),
-        ("--schedule-to-start", "schedule_to_start_ms", "Longest time until a worker starts it."),
-        ("--schedule-to-close", "schedule_to_close_ms", "Longest time for all attempts together."),
-        (
-            "--start-to-close",
-            "start_to_close_ms",
-            "Longest time of one attempt. [default: 5m, unless --schedule-to-close is given]",
-        ),
-    ):
-        option = click.option(
-            name, field, metavar="DURATION", type=parameter.duration_ms, help=help_text
-        )
-        function = option(function)
-    return function
 
 
 @tasks.command(
@@ -81,7 +57,7 @@ def _timeout_options(function: parameter.F) -> parameter.F:
     type=parameter.instant_ms,
     help="Start at this time, such as 2030-01-31T09:00:00Z.",
 )
-@_timeout_options
+@parameter.timeout_options
 @click.option(
     "--max-attempts",
     type=click.IntRange(0, 2**31 - 1),
@@ -109,7 +85,7 @@ def enqueue(
     if options["delay_ms"] is not None and options["at_ms"]:
         raise click.UsageError("Give --delay or --at, not both.")
     if not options["start_to_close_ms"] and not options["schedule_to_close_ms"]:
-        options["start_to_close_ms"] = _START_TO_CLOSE_MS
+        options["start_to_close_ms"] = parameter.START_TO_CLOSE_MS
     task = call.client.tasks.enqueue(type_name, options)
     if is_waited:
         _wait(call, task.task_id, timeout_ms)

@@ -105,6 +105,8 @@ class ShownRun(Shown, frozen=True, kw_only=True):
     timeout_ms: int | None = None
     idempotency_key: str | None = None
     external_id: str | None = None
+    schedule_id: str | None = None
+    fire_at: str | None = None
     parent_id: str | None = None
     root_run_id: str | None = None
     step_key: str | None = None
@@ -228,6 +230,7 @@ def _instants(message: workflow_service_pb2.WorkflowRun) -> dict[str, str | None
         "finished_at": message.finished_at,
         "wakes_at": message.wake_up_at,
         "cancel_requested_at": message.cancel_requested_at,
+        "fire_at": message.fire_at,
     }
     return {name: timestamp(each) if each.ByteSize() else None for name, each in found.items()}
 

@@ -25,10 +25,15 @@ _COUNTERS: Final = {
     "tenure_tasks_handed_out_total": "started",
     "tenure_tasks_finished_total": "finished",
 }
+_SCHEDULES: Final = {
+    "tenure_schedules_due": "due",
+    "tenure_schedules_late": "late",
+    "tenure_schedules_broken": "broken",
+}
 _OLDEST: Final = "tenure_queue_oldest_waiting_seconds"
 _BUILD: Final = "tenure_build_info"
 _RATED_MS: Final = 3_000
-_WANTED: Final = (*_COUNTERS, _OLDEST, _BUILD)
+_WANTED: Final = (*_COUNTERS, *_SCHEDULES, _OLDEST, _BUILD)
 
 
 class TopQueue(Shown, frozen=True, kw_only=True):
@@ -65,6 +70,14 @@ class TopWorker(Shown, frozen=True, kw_only=True):
     heartbeat_age_ms: int | None = None
 
 
+class TopSchedules(Shown, frozen=True, kw_only=True):
+    """How many schedules are due now, late by over a minute, and broken; of all namespaces."""
+
+    due: int
+    late: int
+    broken: int
+
+
 class TopFrame(Shown, frozen=True, kw_only=True):
     """One look. Rates are those of the one server that was asked, in tasks per second."""
 
@@ -77,6 +90,7 @@ class TopFrame(Shown, frozen=True, kw_only=True):
     finished_per_s: float | None = None
     live_count: int
     is_live_count_exact: bool = True
+    schedules: TopSchedules | None = None
     queues: list[TopQueue]
     has_more_queues: bool = False
     workers: list[TopWorker]
@@ -90,6 +104,7 @@ class Counted(NamedTuple):
     version: str
     totals: Mapping[str, float]
     oldest_ms: Mapping[str, int]
+    schedules: TopSchedules | None = None
 
 
 class Looker:
@@ -118,6 +133,7 @@ class Looker:
             **self._rates(counted),
             live_count=sum(sum(each.counts.values()) for each in queues),
             is_live_count_exact=not queue_token and all(each.is_count_exact for each in queues),
+            schedules=None if counted is None else counted.schedules,
             queues=[_queue(each, oldest.get(each.name)) for each in queues],
             has_more_queues=bool(queue_token),
             workers=[_worker(each, now_ms) for each in workers],
@@ -158,17 +174,24 @@ def read_metrics(text: str, namespace: str, at_ms: int) -> Counted:
     """Return what is of use in the metrics of a server."""
     totals = dict.fromkeys(_COUNTERS.values(), 0.0)
     oldest_ms: dict[str, int] = {}
+    schedules: dict[str, int] = dict.fromkeys(_SCHEDULES.values(), 0)
+    has_schedules = False
     version = ""
     lines = [line for line in text.splitlines() if line.startswith(_WANTED)]
     for family in text_string_to_metric_families("\n".join((*lines, ""))):
         for sample in family.samples:
             if sample.name in _COUNTERS:
                 totals[_COUNTERS[sample.name]] += sample.value
+            elif sample.name in _SCHEDULES:
+                schedules[_SCHEDULES[sample.name]] = int(sample.value)
+                has_schedules = True
             elif sample.name == _BUILD:
                 version = sample.labels["version"]
             elif sample.labels["namespace"] == namespace:
                 oldest_ms[sample.labels["queue"]] = int(sample.value * 1000)
-    return Counted(at_ms, version, totals, oldest_ms)
+    # An older server says nothing of them.
+    counts = TopSchedules(**schedules) if has_schedules else None
+    return Counted(at_ms, version, totals, oldest_ms, counts)
 
 
 def _rates(before: Counted | None, now: Counted | None) -> dict[str, float | None]:

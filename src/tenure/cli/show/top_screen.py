@@ -12,7 +12,7 @@ import click
 from tenure.cli.show.output import console, rendered
 from tenure.cli.show.table import NOTHING, UNLIMITED, Column, Layout
 from tenure.cli.show.text import duration_text, escaped, short_id
-from tenure.cli.show.top_look import TopFrame, TopQueue, TopWorker
+from tenure.cli.show.top_look import TopFrame, TopQueue, TopSchedules, TopWorker
 from tenure.cli.show.worker_table import name_text
 
 if TYPE_CHECKING:
@@ -252,9 +252,19 @@ def _head(frame: TopFrame, trouble: str) -> list[Text]:
     more = "" if frame.is_live_count_exact else "+"
     rate = f"live tasks {frame.live_count:,}{more}  per second: {shown}"
     lines = [head, Text(rate, no_wrap=True, overflow="ellipsis")]
+    if frame.schedules is not None:
+        lines.append(_schedules(frame.schedules))
     if trouble:
         lines.append(Text(escaped(trouble), style="red", no_wrap=True, overflow="ellipsis"))
     return lines
+
+
+def _schedules(counts: TopSchedules) -> Text:
+    from rich.text import Text
+
+    line = Text(f"schedules due {counts.due:,}, ", no_wrap=True, overflow="ellipsis")
+    line.append(f"late {counts.late:,}", "red" if counts.late else "").append(", ")
+    return line.append(f"broken {counts.broken:,}", "red" if counts.broken else "")
 
 
 def _rate(value: float | None) -> str:

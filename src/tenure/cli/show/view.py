@@ -91,6 +91,8 @@ class ShownTask(Shown, frozen=True, kw_only=True):
     heartbeat_timeout_ms: int | None = None
     retry: ShownRetry
     idempotency_key: str | None = None
+    schedule_id: str | None = None
+    fire_at: str | None = None
     run_id: str | None = None
     parent_id: str | None = None
     root_run_id: str | None = None

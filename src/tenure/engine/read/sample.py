@@ -14,6 +14,7 @@ from tenure.core.limits import (
     RUNS_COUNTED_MAX,
     SAMPLE_QUEUES_AT_ONCE,
     SAMPLE_ROWS_MAX,
+    SCHEDULE_LATE_MS,
 )
 from tenure.core.task.record import TaskState
 from tenure.engine.claim.offer import Group
@@ -43,6 +44,7 @@ class Sample(msgspec.Struct, frozen=True):
     runs: dict[str, int] = {}
     closing_lag_ms: int = 0
     due_schedule_count: int = 0
+    late_schedule_count: int = 0
     broken_schedule_count: int = 0
 
     @property
@@ -62,7 +64,8 @@ async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
         ended_at_ms = await closing.oldest_closing_ms(tx)
         lag_ms = 0 if ended_at_ms is None else max(0, now_ms - ended_at_ms)
         due_count, broken_count = await schedule_list.count_states(tx, now_ms)
-        return Sample(depths, oldest, workers, runs, lag_ms, due_count, broken_count)
+        late_count, _ = await schedule_list.count_states(tx, now_ms - SCHEDULE_LATE_MS)
+        return Sample(depths, oldest, workers, runs, lag_ms, due_count, late_count, broken_count)
 
     depths = await _depths(store)
     return await scan(store, body)

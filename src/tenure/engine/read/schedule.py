@@ -35,6 +35,11 @@ class ScheduleView(msgspec.Struct, frozen=True, gc=False):
     now_ms: int
 
 
+def view_of(schedule: Schedule, now_ms: int) -> ScheduleView:
+    """Return what is shown of a schedule at an instant."""
+    return ScheduleView(schedule, next_tick_ms(schedule, now_ms), now_ms)
+
+
 async def get_schedule(store: Store, *, namespace: str, schedule_id: str) -> ScheduleView:
     """Return a schedule, or raise ``not_found``."""
     key = (check.namespace(namespace), check.name(schedule_id, "scheduleId"))
@@ -43,7 +48,7 @@ async def get_schedule(store: Store, *, namespace: str, schedule_id: str) -> Sch
         found = await schedule_table.read_schedules(tx, [key])
         if not found:
             raise _not_found(schedule_id)
-        return _view(found[0], await tx.now_ms())
+        return view_of(found[0], await tx.now_ms())
 
     return await read(store, body)
 
@@ -64,7 +69,7 @@ async def list_schedules(
         total = None
         if page.wants_total:
             total = await schedule_list.count_schedules(tx, given)
-        by_id = {each.id: _view(each, now_ms) for each in found}
+        by_id = {each.id: view_of(each, now_ms) for each in found}
         return Read([by_id[each] for each in ids if each in by_id], total, end_id)
 
     return page_of(await scan(store, body), place, lambda view: view.schedule.id)
@@ -85,10 +90,6 @@ async def list_fires(
         return Read(found)
 
     return page_of(await scan(store, body), place, lambda fire: fire.id)
-
-
-def _view(schedule: Schedule, now_ms: int) -> ScheduleView:
-    return ScheduleView(schedule, next_tick_ms(schedule, now_ms), now_ms)
 
 
 def _not_found(schedule_id: str) -> NotFound:

@@ -21,12 +21,16 @@ from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.result_wait import OnProgress
 from tenure.sdk.client.run_handle import RunHandle
 from tenure.sdk.client.run_view import RunDescription, RunGroup, RunWait
+from tenure.sdk.client.schedule import Overlap, Schedule
+from tenure.sdk.client.schedule_view import BackfillResult, PlannedFire, ScheduleFire, ScheduleInfo
+from tenure.sdk.client.schedules import Schedules
 from tenure.sdk.client.step_view import RunStep, StepItems
 from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, TaskInfo
 from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 
 __all__ = [
     "AttemptInfo",
+    "BackfillResult",
     "Client",
     "Completion",
     "ExplainedReason",
@@ -36,12 +40,18 @@ __all__ = [
     "HeartbeatAnswer",
     "HeartbeatDetails",
     "OnProgress",
+    "Overlap",
+    "PlannedFire",
     "RunDescription",
     "RunExplanation",
     "RunGroup",
     "RunHandle",
     "RunStep",
     "RunWait",
+    "Schedule",
+    "ScheduleFire",
+    "ScheduleInfo",
+    "Schedules",
     "StepItems",
     "TaskInfo",
     "TaskProgress",

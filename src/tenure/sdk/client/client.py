@@ -24,6 +24,7 @@ from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.run_handle import RunHandle
 from tenure.sdk.client.run_start import RunStart
 from tenure.sdk.client.run_view import RunDescription
+from tenure.sdk.client.schedules import Schedules
 from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
 from tenure.sdk.client.task_stream import Waiter
 from tenure.sdk.client.view import TaskInfo
@@ -97,6 +98,11 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client of {self._state.channel.place}, namespace {self._state.namespace}>"
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the namespace: what starts by itself, and when."""
+        return Schedules(self._state)
 
     async def close(self) -> None:
         """Close the connection; calls that still wait fail. Closing twice is harmless."""

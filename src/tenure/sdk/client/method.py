@@ -7,6 +7,7 @@ from typing import Final
 from google.protobuf.empty_pb2 import Empty
 
 from tenure.sdk.transport.channel import Method
+from tenure.v1 import schedule_service_pb2 as schedule_pb
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 
@@ -89,6 +90,58 @@ TERMINATE_RUN: Final = Method.of(
     "WorkflowService/TerminateWorkflowRun",
     workflow_pb.TerminateWorkflowRunRequest,
     workflow_pb.ChangeWorkflowRunResponse,
+)
+CREATE_SCHEDULE: Final = Method.of(
+    "ScheduleService/CreateSchedule",
+    schedule_pb.CreateScheduleRequest,
+    schedule_pb.CreateScheduleResponse,
+)
+PUT_SCHEDULE: Final = Method.of(
+    "ScheduleService/PutSchedule", schedule_pb.PutScheduleRequest, schedule_pb.PutScheduleResponse
+)
+GET_SCHEDULE: Final = Method.of(
+    "ScheduleService/GetSchedule", schedule_pb.GetScheduleRequest, schedule_pb.GetScheduleResponse
+)
+LIST_SCHEDULES: Final = Method.of(
+    "ScheduleService/ListSchedules",
+    schedule_pb.ListSchedulesRequest,
+    schedule_pb.ListSchedulesResponse,
+)
+PAUSE_SCHEDULE: Final = Method.of(
+    "ScheduleService/PauseSchedule",
+    schedule_pb.PauseScheduleRequest,
+    schedule_pb.PauseScheduleResponse,
+)
+RESUME_SCHEDULE: Final = Method.of(
+    "ScheduleService/ResumeSchedule",
+    schedule_pb.ResumeScheduleRequest,
+    schedule_pb.ResumeScheduleResponse,
+)
+TRIGGER_SCHEDULE: Final = Method.of(
+    "ScheduleService/TriggerSchedule",
+    schedule_pb.TriggerScheduleRequest,
+    schedule_pb.TriggerScheduleResponse,
+)
+BACKFILL_SCHEDULE: Final = Method.of(
+    "ScheduleService/BackfillSchedule",
+    schedule_pb.BackfillScheduleRequest,
+    schedule_pb.BackfillScheduleResponse,
+)
+DELETE_SCHEDULE: Final = Method.of(
+    "ScheduleService/DeleteSchedule",
+    schedule_pb.DeleteScheduleRequest,
+    schedule_pb.DeleteScheduleResponse,
+)
+LIST_NEXT_FIRES: Final = Method.of(
+    "ScheduleService/ListNextFires",
+    schedule_pb.ListNextFiresRequest,
+    schedule_pb.ListNextFiresResponse,
+)
+PREVIEW_RULE: Final = Method.of(
+    "ScheduleService/PreviewRule", schedule_pb.PreviewRuleRequest, schedule_pb.PreviewRuleResponse
+)
+LIST_FIRES: Final = Method.of(
+    "ScheduleService/ListFires", schedule_pb.ListFiresRequest, schedule_pb.ListFiresResponse
 )
 HEALTH: Final = Method.of(
     "WorkflowService/HealthCheck", workflow_pb.HealthCheckRequest, workflow_pb.HealthCheckResponse

@@ -37,6 +37,17 @@ _NAMES: Final = {
     "progress_percent": "percent",
     "progress_pct": "percent",
     "worker_id": "worker_id",
+    "schedule_id": "id",
+    "every_ms": "every",
+    "offset_ms": "offset",
+    "starts_at_ms": "starts_at",
+    "ends_at_ms": "ends_at",
+    "max_catchup": "max_catchup",
+    "catchup_window_ms": "catchup_window",
+    "jitter_ms": "jitter",
+    "pause_after_failures": "pause_after_failures",
+    "from_ms": "from_",
+    "to_ms": "to",
 }
 
 

@@ -1,0 +1,1 @@
+"""Schedules over HTTP: their operations, bodies, parameters and views."""
