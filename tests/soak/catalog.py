@@ -47,6 +47,8 @@ from tests.soak import (
     run_replacement,
     run_replicas,
     run_restart,
+    schedule_outage,
+    schedule_replicas,
     schedule_rules,
     schedule_simulation,
     server_pause,
@@ -142,6 +144,8 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     # Schedules.
     "schedule_rules": CatalogEntry(schedule_rules.run, NO_TIME),
     "schedule_simulation": CatalogEntry(schedule_simulation.run, NO_TIME),
+    "schedule_replicas": CatalogEntry(schedule_replicas.run, LEASES),
+    "schedule_outage": CatalogEntry(schedule_outage.run, NO_TIME),
     # All of it together, at random.
     "campaign": CatalogEntry(campaign.run, LEASES),
     "exclusive_cut": CatalogEntry(exclusive_cut.run, LEASES),
