@@ -21,6 +21,7 @@ from tests.soak import (
     lost_beats,
     lost_reply,
     lost_worker,
+    many_schedules,
     old_primary,
     overload,
     paused_backend,
@@ -146,6 +147,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "schedule_simulation": CatalogEntry(schedule_simulation.run, NO_TIME),
     "schedule_replicas": CatalogEntry(schedule_replicas.run, LEASES),
     "schedule_outage": CatalogEntry(schedule_outage.run, NO_TIME),
+    "many_schedules": CatalogEntry(many_schedules.run, SPEED),
     # All of it together, at random.
     "campaign": CatalogEntry(campaign.run, LEASES),
     "exclusive_cut": CatalogEntry(exclusive_cut.run, LEASES),

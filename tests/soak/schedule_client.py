@@ -53,6 +53,9 @@ class ScheduleClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         await self._channel.close()
 
     async def put(self, schedule_id: str, spec: ScheduleSpec) -> pb.Schedule:

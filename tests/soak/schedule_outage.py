@@ -93,14 +93,14 @@ class _Outage:
         server = await self._stage.server()
         end_ms = (time.time_ns() // 1_000_000 // SECOND_MS + AHEAD_S) * SECOND_MS
         async with schedule_client.ScheduleClient(server.grpc) as client:
-            for name, limits in (
-                (COUNT, {"max_catchup": size.most}),
-                (NONE, {"max_catchup": 0}),
-                (WINDOW, {"catchup_window_ms": size.window_s * 1_000, "max_catchup": 1_000}),
+            for name, most, window_ms in (
+                (COUNT, size.most, None),
+                (NONE, 0, None),
+                (WINDOW, 1_000, size.window_s * 1_000),
             ):
                 # The first tick is the last one: nothing fires before the mark is set back.
-                spec = content(starts_at_ms=end_ms, ends_at_ms=end_ms, **limits)
-                await client.put(name, spec)
+                spec = content(starts_at_ms=end_ms, ends_at_ms=end_ms, max_catchup=most)
+                await client.put(name, replace(spec, catchup_window_ms=window_ms))
         await server.process.stop()
         mark_ms = end_ms - size.missed * SECOND_MS
         count = await rewrite(self._stage.store, lambda each: _missed(each, mark_ms))

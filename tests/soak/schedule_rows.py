@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 import asyncpg
+import msgspec
 
 from tenure.core.schedule.record import Rule, Schedule, ScheduleSpec, Target
 from tenure.core.task.record import Spec
@@ -31,10 +32,11 @@ _FIRES: Final = (
     "SELECT schedule_id, key, kind, fire_at_ms, until_ms, recorded_at_ms, task_id, reason, count, "
     "is_count_exact FROM fires ORDER BY schedule_id, id"
 )
+_COUNT: Final = "SELECT count(*) FROM fires"
 _TASKS: Final = "SELECT id FROM tasks UNION ALL SELECT id FROM history"
 
 
-class FireRow(NamedTuple):
+class FireRow(msgspec.Struct, frozen=True, gc=False):
     """A fire as it is stored."""
 
     schedule_id: str
@@ -56,11 +58,11 @@ class FireRow(NamedTuple):
 class Stored(NamedTuple):
     """All fires of each schedule in the order in which they were made, and the ids of all tasks."""
 
-    fires: Mapping[str, Sequence[FireRow]]
+    fires: Mapping[str, list[FireRow]]
     task_ids: Sequence[str]
 
-    def of(self, schedule_id: str) -> Sequence[FireRow]:
-        return self.fires.get(schedule_id, ())
+    def of(self, schedule_id: str) -> list[FireRow]:
+        return self.fires.get(schedule_id, [])
 
     def fired(self, schedule_id: str) -> list[FireRow]:
         return [each for each in self.of(schedule_id) if each.kind == "tick"]
@@ -80,7 +82,7 @@ def content(rule: Rule = EVERY_SECOND, **fields: Any) -> ScheduleSpec:
 
 async def read_stored(url: str) -> Stored:
     """Read all fires and the ids of all tasks in one snapshot."""
-    fires, tasks = await (_read_sqlite(url) if url.startswith("sqlite") else _read_postgres(url))
+    fires, tasks = await _select(url, _FIRES, _TASKS)
     found: dict[str, list[FireRow]] = defaultdict(list)
     for row in fires:
         values: list[Any] = [*row]
@@ -89,20 +91,25 @@ async def read_stored(url: str) -> Stored:
     return Stored(found, [str(row[0]) for row in tasks])
 
 
-async def _read_sqlite(url: str) -> tuple[list[Any], list[Any]]:
-    connection = apsw.Connection(sqlite_path(url), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        with connection:
-            return list(connection.execute(_FIRES)), list(connection.execute(_TASKS))
-    finally:
-        connection.close()
+async def count_fires(url: str) -> int:
+    """Count all fires, also of a server that runs."""
+    (row,) = (await _select(url, _COUNT))[0]
+    return int(row[0])
 
 
-async def _read_postgres(url: str) -> tuple[list[Any], list[Any]]:
+async def _select(url: str, *statements: str) -> list[list[Any]]:
+    """Read in one snapshot."""
+    if url.startswith("sqlite"):
+        file = apsw.Connection(sqlite_path(url), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            with file:
+                return [list(file.execute(each)) for each in statements]
+        finally:
+            file.close()
     connection = await asyncpg.connect(url)
     try:
         async with connection.transaction(isolation="repeatable_read"):
-            return await connection.fetch(_FIRES), await connection.fetch(_TASKS)
+            return [await connection.fetch(each) for each in statements]
     finally:
         await connection.close()
 
@@ -120,20 +127,25 @@ async def open_store(url: str) -> AsyncIterator[Store]:
 
 async def rewrite(url: str, change: Callable[[Schedule], Schedule]) -> int:
     """Change all active schedules as no client can: their marks, and when they are due."""
-    count, after_id = 0, ""
     async with open_store(url) as store:
-        while True:
+        return await _rewrite(store, change)
 
-            async def body(tx: Tx, after_id: str = after_id) -> list[Schedule]:
-                found = await load_active(tx, NAMESPACE, after_id=after_id, amount=CHUNK)
-                if found:
-                    await replace_schedules(tx, [change(each) for each in found])
-                return found
 
-            found = await store.transaction(body)
-            if not found:
-                return count
-            count, after_id = count + len(found), found[-1].id
+async def _rewrite(store: Store, change: Callable[[Schedule], Schedule]) -> int:
+    count, after_id = 0, ""
+    while True:
+
+        async def body(tx: Tx, after_id: str = after_id) -> list[Schedule]:
+            found = await load_active(tx, NAMESPACE, after_id=after_id, amount=CHUNK)
+            if found:
+                await replace_schedules(tx, [change(each) for each in found])
+            return found
+
+        found = await store.transaction(body)
+        if not found:
+            break
+        count, after_id = count + len(found), found[-1].id
+    return count
 
 
 def check_ticks(stored: Stored, schedule_id: str, expected: Sequence[int]) -> list[str]:
