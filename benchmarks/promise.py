@@ -38,6 +38,8 @@ PROMISES = (
     Promise("wal.postgres.bytes_per_task_direct", "at most", 1_100),
     Promise("history.postgres.million_ratio", "at least", 0.8),
     Promise("notify.postgres.rate_ratio", "at least", 0.8),
+    Promise("schedules.sqlite.fires_ratio", "at least", 0.5),
+    Promise("schedules.postgres.fires_ratio", "at least", 0.5),
     Promise("imports.tenure_cpu_s", "at most", 0.3),
     Promise("imports.help_cpu_s", "at most", 0.25),
     Promise("recovery.session_kill_s", "at most", 5),
