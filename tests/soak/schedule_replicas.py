@@ -83,6 +83,7 @@ class _Run:
         # From when to when no server lived, in milliseconds of the wall clock.
         self._gaps: list[tuple[float, float]] = []
         self._kills = 0
+        self._living = set(range(self._count))
 
     async def play(self) -> list[Result]:
         for _ in range(self._count):
@@ -115,16 +116,24 @@ class _Run:
         return list(range(begin_ms, end_ms + 1, SECOND_MS))
 
     async def _kill_until(self, ends_at_s: float) -> None:
-        while time.time() + self._size.every_s < ends_at_s:
-            await asyncio.sleep(self._size.every_s)
-            index = self._chance.randrange(self._count)
-            killed_at_ms = time.time() * 1_000
-            await self._servers[index].kill()
-            self._kills += 1
-            self._servers[index] = await self._stage.server()
-            self._proxies[index].target = self._servers[index].grpc
-            if self._count == 1:
-                self._gaps.append((killed_at_ms, (time.time() + CATCH_UP_S) * 1_000))
+        """Kill at a pace, but never the last of several; each comes back as soon as it can."""
+        async with asyncio.TaskGroup() as group:
+            while time.time() + self._size.every_s < ends_at_s:
+                await asyncio.sleep(self._size.every_s)
+                if len(self._living) >= min(2, self._count):
+                    index = self._chance.choice(sorted(self._living))
+                    self._living.remove(index)
+                    group.create_task(self._restart(index))
+
+    async def _restart(self, index: int) -> None:
+        killed_at_ms = time.time() * 1_000
+        await self._servers[index].kill()
+        self._kills += 1
+        self._servers[index] = await self._stage.server()
+        self._proxies[index].target = self._servers[index].grpc
+        self._living.add(index)
+        if self._count == 1:
+            self._gaps.append((killed_at_ms, (time.time() + CATCH_UP_S) * 1_000))
 
     def _judge_ticks(self, stored: Stored, ticks: list[int], judged: list[str]) -> Result:
         size = self._size
