@@ -7,18 +7,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
-from tenure.engine.seat.seats import Submit
 from tenure.engine.service import Job
 from tenure.engine.settings import Settings
-from tenure.engine.worker.command import Heartbeat
 from tenure.store.sqlite.store import SqliteStore
 from tests.sim.checker import JOURNALS, LEASES, TASKS, WORKERS
 from tests.sim.clock import LoopClock
 from tests.sim.faults import Faults
 from tests.sim.loop import SimulatedLoop
-from tests.sim.served import SimulatedCaller
 
 # Statements that change nothing the checker looks at; every other one makes it look again.
 _HARMLESS: Final = (
@@ -85,6 +81,7 @@ class Surroundings(Protocol):
     def new_id(self) -> str: ...
     def note(self, text: str) -> None: ...
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]: ...
+    def engine_started(self, server: Server, engine: Engine) -> None: ...
     def server_died(self, server: Server, server_id: str) -> None: ...
 
 
@@ -186,22 +183,10 @@ class Server:
             services=world.services(),
         )
         await engine.start()
-        if world.has_served:
-            engine.seats.submit = self._logged(engine)
-            engine.seats.open(SimulatedCaller(world, self))
+        world.engine_started(self, engine)
         self.started_at_ms = world.now_ms
         self.engine = engine
         world.note(f"server {self.number} starts")
-
-    def _logged(self, engine: Engine) -> Submit:
-        """Note the heartbeats that drivers tell, with the tokens that only they know."""
-
-        def submit(command: AnyCommand) -> asyncio.Future[Any]:
-            if isinstance(command, Heartbeat):
-                self._world.served.beat(command)
-            return engine.submit(command)
-
-        return submit
 
     async def wait_if_stopped(self) -> None:
         """Wait while the process stands still."""

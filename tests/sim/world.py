@@ -16,11 +16,13 @@ from tenure.core.run import wake_up
 from tenure.core.task.record import Task
 from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine.access.command import CreateNamespace, SetQueue
-from tenure.engine.command import TaskRef
+from tenure.engine.command import AnyCommand, TaskRef
+from tenure.engine.engine import Engine
 from tenure.engine.run.command import ResumeRun
 from tenure.engine.service import Job
 from tenure.engine.settings import Settings
 from tenure.engine.task.command import ResumeTask
+from tenure.engine.worker.command import Heartbeat
 from tenure.sdk.workflow import run as sdk_run
 from tenure.store.table import journal
 from tests.sim import exclusive, family, flow, noise
@@ -33,7 +35,7 @@ from tests.sim.loop import SimulatedLoop
 from tests.sim.network import Network, Session
 from tests.sim.request_log import RequestLog
 from tests.sim.run_book import RunBook
-from tests.sim.served import ServedProcess
+from tests.sim.served import ServedProcess, SimulatedCaller
 from tests.sim.served_rule import ServedRules
 from tests.sim.server import Crash, Server
 from tests.sim.trace import Trace, Violation, short
@@ -163,6 +165,19 @@ class World:
         """Tell whether the process of a worker really has an attempt."""
         process = self._by_id.get(worker_id)
         return process is not None and process.worker_id == worker_id and ref in process.held
+
+    def engine_started(self, server: Server, engine: Engine) -> None:
+        """Let a server call the served workers; note the heartbeats that its drivers tell."""
+        if not self.has_served:
+            return
+
+        def submit(command: AnyCommand) -> asyncio.Future[Any]:
+            if isinstance(command, Heartbeat):
+                self.served.beat(command)
+            return engine.submit(command)
+
+        engine.seats.submit = submit
+        engine.seats.open(SimulatedCaller(self, server))
 
     def server_died(self, server: Server, server_id: str) -> None:
         """Break the sessions of a server that crashed."""

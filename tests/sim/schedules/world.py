@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from tenure.engine.access.command import CreateNamespace
+from tenure.engine.engine import Engine
 from tenure.engine.service import Job
 from tenure.engine.services.schedule_firing import ScheduleFiring
 from tenure.engine.settings import Settings
@@ -109,6 +110,9 @@ class ScheduleWorld:
         for server in self.servers:
             if server is not sender:
                 self.loop.call_later(_HINT_S, server.hear, payload)
+
+    def engine_started(self, server: Server, engine: Engine) -> None:
+        """Nobody is called from it."""
 
     def server_died(self, server: Server, server_id: str) -> None:
         """Nobody is connected to it."""
