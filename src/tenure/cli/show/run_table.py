@@ -21,7 +21,6 @@ from tenure.cli.show.table import Column
 from tenure.cli.show.task_table import (
     ago,
     damage_text,
-    fire_text,
     full_error_text,
     labels_text,
     made_by_text,
@@ -132,7 +131,7 @@ def facts(run: ShownRun, now_ms: int, why: str = "") -> Iterator[tuple[str, obje
     yield "timeout", duration_text(run.timeout_ms) if run.timeout_ms else ""
     yield "labels", labels_text(run.labels)
     yield "key", run.idempotency_key
-    yield "made by", made_by_text(run) or fire_text(run)
+    yield "made by", made_by_text(run)
     yield "open", _open_text(run)
     yield "groups", _groups_text(run)
     yield "retry of", run.retry_of

@@ -103,7 +103,7 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
     yield "timeouts", _timeouts(task)
     yield "labels", labels_text(task.labels)
     yield "key", task.idempotency_key
-    yield "made by", made_by_text(task) or fire_text(task)
+    yield "made by", made_by_text(task)
     yield "retry of", task.retry_of
     for name, payload, other in (
         ("input", task.input, task.input_base64),
@@ -115,16 +115,15 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
 
 
 def made_by_text(task: ShownTask | ShownRun) -> str:
-    """Return which call of which run made a task; in a tree of runs, also the first one."""
+    """Return which call of which run made a task, under which first run; or which fire did."""
     if task.parent_id is None:
-        return ""
+        return _fire_text(task)
     is_deep = task.root_run_id not in {None, task.parent_id}
     top = f", under run {task.root_run_id}" if is_deep else ""
     return f"{task.step_key or 'a call'} of run {task.parent_id}{top}"
 
 
-def fire_text(task: ShownTask | ShownRun) -> str:
-    """Return which fire of which schedule has started a task."""
+def _fire_text(task: ShownTask | ShownRun) -> str:
     if task.schedule_id is None:
         return ""
     return f"schedule {task.schedule_id}, planned for {task.fire_at}"
