@@ -156,17 +156,16 @@ class ClientStream:
         for _ in answers:
             # Not before: a client that does not read its answers cannot request more.
             self._enqueue_places.release()
-        frame = pb.WatchTasksResponse(answers=answers)
+        results: list[pb.TaskResult] = []
         size = 0
-        while self._ended and size < FRAME_BYTES and len(frame.results) < _FRAME_ITEMS:
+        while self._ended and size < FRAME_BYTES and len(results) < _FRAME_ITEMS:
             task_id, result = self._ended.popleft()
             if isinstance(result, Task):
-                made = task_view.result(result)
-                frame.results.append(made)
-                size += len(made.output) + len(made.heartbeat_details)
+                results.append(task_view.result(result))
+                size += len(result.output or b"") + len(result.progress.details or b"")
             else:
-                frame.results.append(pb.TaskResult(task_id=task_id, refusal=error.detail(result)))
-        return frame
+                results.append(pb.TaskResult(task_id=task_id, refusal=error.detail(result)))
+        return pb.WatchTasksResponse(answers=answers, results=results)
 
 
 class ClientStreams:

@@ -178,5 +178,7 @@ class SessionOutbox:
         while self._tasks and size < room_bytes:
             task, task_bytes = self._tasks.popleft()
             size += task_bytes
-            yield journal_view.assigned(task, self._token_of(task) if self._token_of else "")
+            token = self._token_of(task) if self._token_of else ""
+            view = task_view if task.link is None else journal_view
+            yield view.assigned(task, token)
         self._frame_bytes += size

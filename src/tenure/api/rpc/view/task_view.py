@@ -14,7 +14,16 @@ from tenure.core.explain.fact import TaskExplanation, WaitingReason
 from tenure.core.run.record import Wait, Yield
 from tenure.core.task import damage
 from tenure.core.task.effect import Stop
-from tenure.core.task.record import TIMEOUTS, NewTask, Spec, Task, TaskKind, TaskState
+from tenure.core.task.record import (
+    NO_PROGRESS,
+    TIMEOUTS,
+    AttemptProgress,
+    NewTask,
+    Spec,
+    Task,
+    TaskKind,
+    TaskState,
+)
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine.command import TaskRef
 from tenure.engine.read.query import AttemptView
@@ -38,6 +47,9 @@ _FINISH_OF: Final = {
 
 
 _RETRY: Final = RetryPolicy()
+# Each end of an attempt is compared with them.
+_YIELDED: Final = c.FinishKind.YIELDED
+_CONTINUED: Final = c.FinishKind.CONTINUED
 
 
 class SpecReader:
@@ -167,8 +179,8 @@ def finish(message: task_pb2.TaskFinish) -> c.Finish:
         output=message.output if message.HasField("output") else None,
         output_encoding=message.output_encoding,
         error=error_info(message.error) if message.HasField("error") else None,
-        wish=_wish(message) if kind is c.FinishKind.YIELDED else None,
-        anew=_anew(message) if kind is c.FinishKind.CONTINUED else None,
+        wish=_wish(message) if kind is _YIELDED else None,
+        anew=_anew(message) if kind is _CONTINUED else None,
     )
 
 
@@ -273,22 +285,32 @@ def assigned(task: Task, task_token: str = "") -> task_pb2.AssignedTask:
         input=task.input or b"",
         encoding=spec.encoding,
         start_to_close_ms=spec.start_to_close_ms,
-        heartbeat_timeout_ms=spec.heartbeat_timeout_ms,
-        heartbeat_interval_ms=spec.heartbeat_interval_ms,
         cancel_grace_period_ms=spec.cancel_grace_ms,
         deadline_at_ms=_deadline_at_ms(task),
-        failure_count=progress.failure_count,
         created_at_ms=task.created_at_ms,
         handed_at_ms=task.handed_at_ms,
         priority=task.priority,
         task_queue=task.queue,
-        schedule_to_close_ms=spec.schedule_to_close_ms,
         maximum_attempts=spec.retry.maximum_attempts,
-        task_token=task_token,
     )
-    # Rare fields are set one by one: most tasks have none of them.
-    if progress.details is not None:
-        made.heartbeat_details = progress.details
+    if progress is not NO_PROGRESS:
+        made.failure_count = progress.failure_count
+        if progress.details is not None:
+            made.heartbeat_details = progress.details
+    if task_token:
+        made.task_token = task_token
+    _add_rare(made, task)
+    return made
+
+
+def _add_rare(made: task_pb2.AssignedTask, task: Task) -> None:
+    """Set what most tasks do not have: each field costs time."""
+    spec = task.spec
+    if spec.heartbeat_timeout_ms or spec.heartbeat_interval_ms:
+        made.heartbeat_timeout_ms = spec.heartbeat_timeout_ms
+        made.heartbeat_interval_ms = spec.heartbeat_interval_ms
+    if spec.schedule_to_close_ms:
+        made.schedule_to_close_ms = spec.schedule_to_close_ms
     if task.labels:
         made.labels.update(task.labels)
     if spec.idempotency_key:
@@ -302,7 +324,6 @@ def assigned(task: Task, task_token: str = "") -> task_pb2.AssignedTask:
     if spec.fire is not None:
         made.schedule_id = spec.schedule_id
         made.fire_at_ms = spec.fire_at_ms
-    return made
 
 
 def _deadline_at_ms(task: Task) -> int:
@@ -416,19 +437,27 @@ def result(task: Task) -> task_service_pb2.TaskResult:
         state=STATES[task.state],
         output=task.output or b"",
         output_encoding=task.output_encoding,
-        error=task_error(progress.error),
-        failure_reason=progress.reason or "",
         attempt=task.attempt,
         finished_at_ms=task.finished_at_ms or 0,
-        cancel_reason=progress.cancel_reason,
     )
+    if progress is not NO_PROGRESS:
+        _add_failure(made, progress)
+    return made
+
+
+def _add_failure(made: task_service_pb2.TaskResult, progress: AttemptProgress) -> None:
+    """Say why a task failed or was cancelled; one that timed out shows its progress."""
+    failure = task_error(progress.error)
+    if failure is not None:
+        made.error.CopyFrom(failure)
+    made.failure_reason = progress.reason or ""
+    made.cancel_reason = progress.cancel_reason
     if progress.reason in TIMEOUTS:
         # Its progress: the waiting caller may continue from there.
         if progress.percent is not None:
             made.progress_percent = progress.percent
         made.progress_message = progress.message or ""
         made.heartbeat_details = progress.details or b""
-    return made
 
 
 def explanation(found: TaskExplanation) -> task_service_pb2.ExplainTaskResponse:
