@@ -73,7 +73,7 @@ CROSS JOIN LATERAL (
 -- every row with every item after a VACUUM of the empty table (50 million pairs for 500 items and
 -- 100,000 rows), and hashed the whole table at 500 items even with good statistics. "= ANY
 -- (ARRAY[x])", IS TRUE and abs() prevent that as in beat_leases. Reading the places of the rows
--- first and then deleting by place cost 7 % more. The version is compared again if the row changed
+-- first and then deleting by place cost 8 % more. The version is compared again if the row changed
 -- meanwhile: every write of a task increases it.
 WITH gone AS (
     DELETE FROM tasks AS t
