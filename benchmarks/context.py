@@ -100,20 +100,23 @@ class Context:
         if not (processes / "self" / "stat").exists():
             return 0.0
         postmaster = self.server.pid
-        ticks = 0
+        seconds = 0.0
         for path in processes.glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
-                ticks += _ticks(path, postmaster)
-        return ticks / 100
+                seconds += _cpu_seconds(path, postmaster)
+        return seconds
 
 
-def _ticks(path: Path, postmaster: int) -> int:
-    """Return the ticks of a process if it belongs to the server, with those of ended children."""
+def _cpu_seconds(path: Path, postmaster: int) -> float:
+    """Return the CPU time of a process if it belongs to the server, with that of ended children."""
     # The name of the program is in parentheses and may have spaces.
     fields = path.read_text().rpartition(")")[2].split()
-    if int(path.parent.name) == postmaster:
-        return sum(map(int, fields[11:15]))
-    return sum(map(int, fields[11:13])) if int(fields[1]) == postmaster else 0
+    is_postmaster = int(path.parent.name) == postmaster
+    if not is_postmaster and int(fields[1]) != postmaster:
+        return 0.0
+    # In nanoseconds, where `stat` has hundredths of a second.
+    used = int((path.parent / "schedstat").read_text().split()[0]) / 1e9
+    return used + (sum(map(int, fields[13:15])) / 100 if is_postmaster else 0.0)
 
 
 @contextlib.contextmanager

@@ -205,13 +205,18 @@ LIMIT CAST(:amount AS integer);
 
 -- name: lock_receivers(id)
 -- As share_workers, for workers of whom nobody knows what they hold without counting. The lock
--- excludes every other hand-out to them, and held_now counts after it. The join is as there.
+-- excludes every other hand-out to them, and held_counts counts after it. The join is as there.
 WITH locked AS MATERIALIZED (
     SELECT *
     FROM workers
     WHERE id = ANY(CAST(:id AS uuid[]))
     ORDER BY workers.id
     FOR UPDATE
+), counted AS MATERIALIZED (
+    SELECT held_counts(
+        array_agg(x.namespace), array_agg(x.queue), array_agg(x.id), array_agg(x.slots)
+    ) AS held
+    FROM locked AS x
 )
 SELECT
     CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.instance_key,
@@ -220,7 +225,7 @@ SELECT
     w.ended_at_ms, w.release_pending, w.version, w.key_id, q.is_paused, q.concurrency_max,
     l.beat_at_ms, l.lease_ms,
     CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint),
-    held_now(w.namespace, w.queue, w.id, w.slots)
+    CAST((SELECT c.held FROM counted AS c) ->> CAST(w.id AS text) AS integer)
 FROM locked AS w
 LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
 LEFT JOIN LATERAL (
