@@ -159,7 +159,7 @@ async def test_polls_and_heartbeats_of_a_served_worker_are_refused(stage: Stage)
 
 async def test_frames_stay_below_a_mebibyte_and_the_rest_follows(stage: Stage) -> None:
     worker = ServedWorker("q", ("a",))
-    worker.work = lambda task: _large(task)
+    worker.work = _large
     await stage.host.add(worker, stage.target)
     ids = await stage.enqueue(12, size=300_000)
     await eventually(lambda: len(worker.acks) == len(ids), ANSWER_S)
