@@ -67,6 +67,7 @@ _WORKFLOWS: Final[dict[str, Row]] = {
             "workflowTypes": ["mail"],
             "instanceKey": "$new_instance",
             "name": "$new_name",
+            "address": "",
         },
         is_change=True,
     ),
@@ -262,6 +263,7 @@ ID_FIELDS: Final = frozenset(
 )
 PLAIN_FIELDS: Final = frozenset(
     {
+        "RegisterWorkerRequest.address",
         "type",
         "workflowType",
         "workflowTypes",
