@@ -36,7 +36,6 @@ from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.replica.run_news import RunNews
 from tenure.engine.replica.session_news import SessionNews
 from tenure.engine.run.command import RecordSteps
-from tenure.engine.seat.command import SeatTaken, TakeSeat
 from tenure.engine.seat.seats import Seats
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
@@ -82,8 +81,7 @@ class Engine:
         self.settings = settings or Settings()
         self.server_id = server_id or clock.new_id()
         self.meter: Meter = NULL_METER
-        self.alarm = Alarm()
-        self.grace_alarm = Alarm()
+        self.alarm, self.grace_alarm = Alarm(), Alarm()
         self.alarms = _by_service(self.alarm, self.grace_alarm)
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()
@@ -406,10 +404,7 @@ class Engine:
             # Deliveries are written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
-            if (type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer)) or (
-                type(command) is TakeSeat and isinstance(answer, SeatTaken)
-            ):
-                self._dispatch.seat_session(command, answer)
+            self._dispatch.seat_sessions(command, answer)
             if type(command) is not ClaimTasks:
                 resolve(future, answer)
         if committed.ws.effects:

@@ -342,6 +342,15 @@ class Dispatch:
 
     # -- Sessions and effects
 
+    def seat_sessions(self, command: AnyCommand, answer: object) -> None:
+        """Add the offer of a command that has opened a session or taken a seat."""
+        kind = type(command)
+        if kind is not OpenSession and kind is not TakeSeat:
+            return
+        assert isinstance(command, OpenSession | TakeSeat)
+        if isinstance(answer, SessionAnswer | SeatTaken):
+            self.seat_session(command, answer)
+
     def seat_session(
         self, command: OpenSession | TakeSeat, answer: SessionAnswer | SeatTaken
     ) -> None:
