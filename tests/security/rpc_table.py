@@ -73,6 +73,7 @@ _WORKFLOWS: Final[dict[str, Row]] = {
             "workflowTypes": ["mail"],
             "instanceKey": "$new_instance",
             "name": "$new_name",
+            "address": "",
         },
         is_change=True,
     ),
@@ -287,6 +288,7 @@ ID_FIELDS: Final = frozenset(
 )
 PLAIN_FIELDS: Final = frozenset(
     {
+        "RegisterWorkerRequest.address",
         "type",
         "workflowType",
         "workflowTypes",

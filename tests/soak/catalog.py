@@ -52,6 +52,8 @@ from tests.soak import (
     schedule_replicas,
     schedule_rules,
     schedule_simulation,
+    served_fleet,
+    served_owners,
     server_pause,
     server_restart,
     sleeping_runs,
@@ -114,6 +116,9 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "overload": CatalogEntry(overload.run, SPEED),
     "heavy_readers": CatalogEntry(heavy_readers.run, SPEED),
     "strangers": CatalogEntry(strangers.run, LEASES),
+    # Workers that servers call.
+    "served_fleet": CatalogEntry(served_fleet.run, SPEED),
+    "served_owners": CatalogEntry(served_owners.run, LEASES),
     # What nobody would send on purpose.
     "fuzz_http": CatalogEntry(fuzz_http.run, NO_TIME),
     "fuzz_grpc": CatalogEntry(fuzz_grpc.run, NO_TIME),

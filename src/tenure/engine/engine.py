@@ -23,7 +23,7 @@ from tenure.engine.batch.damage_log import note_damage
 from tenure.engine.batch.memory import BatchMemory
 from tenure.engine.batch.runner import BatchRunner, Pause, WorkEntry
 from tenure.engine.batch.working_set import WorkingSet
-from tenure.engine.claim.dispatch import Dispatch
+from tenure.engine.claim.dispatch import SEATING, Dispatch
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
 from tenure.engine.command import Answer, Command, TaskRef
@@ -37,7 +37,6 @@ from tenure.engine.replica.run_news import RunNews
 from tenure.engine.replica.session_news import SessionNews
 from tenure.engine.run.command import RecordSteps
 from tenure.engine.schedule.news import ScheduleNews
-from tenure.engine.seat.command import SeatTaken, TakeSeat
 from tenure.engine.seat.seats import Seats
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
@@ -87,8 +86,7 @@ class Engine:
         self.settings = settings or Settings()
         self.server_id = server_id or clock.new_id()
         self.meter: Meter = NULL_METER
-        self.alarm = Alarm()
-        self.grace_alarm = Alarm()
+        self.alarm, self.grace_alarm = Alarm(), Alarm()
         self.alarms, self.schedule_news = _by_service(self.alarm, self.grace_alarm), ScheduleNews()
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()
@@ -416,9 +414,7 @@ class Engine:
             if type(command) is ClaimTasks:
                 # Its offer has the answer.
                 continue
-            if (type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer)) or (
-                type(command) is TakeSeat and isinstance(answer, SeatTaken)
-            ):
+            if type(command) in SEATING:
                 self._dispatch.seat_session(command, answer)
             resolve(future, answer)
         if committed.ws.effects:

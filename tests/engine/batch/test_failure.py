@@ -25,6 +25,7 @@ from tenure.engine.access.command import (
 from tenure.engine.command import WorkDone
 from tenure.engine.command_table import ALL_SPECS
 from tenure.engine.engine import Engine
+from tenure.engine.seat.command import ApplySet, TakeSeat
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.task.command import (
@@ -181,7 +182,7 @@ async def _register(world: World, engine: Engine) -> Any:
 
 def _worker_command(kind: Any, **fields: Any) -> Prepare:
     async def prepare(world: World, engine: Engine) -> Any:
-        worker = await world.worker(engine, mode=WorkerMode.SERVED)
+        worker = await world.worker(engine)
         await world.running(engine, worker)
         return kind(namespace=NAMESPACE, worker_id=worker, **fields)
 
@@ -193,6 +194,19 @@ async def _open_session(world: World, engine: Engine) -> Any:
     kept, _missed = await world.held(engine, worker), await world.held(engine, worker)
     return OpenSession(
         namespace=NAMESPACE, worker_id=worker, held=(ref(kept),), window=0, sink=Sink()
+    )
+
+
+async def _take_seat(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine, mode=WorkerMode.SERVED)
+    return TakeSeat(namespace=NAMESPACE, worker_id=worker, sink=Sink())
+
+
+async def _apply_set(world: World, engine: Engine) -> Any:
+    take = await _take_seat(world, engine)
+    await engine.submit(take)
+    return ApplySet(
+        namespace=NAMESPACE, worker_id=take.worker_id, session_no=1, applied_at_ms=0, running=()
     )
 
 
@@ -292,6 +306,8 @@ CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "EvictWorker": (_worker_command(EvictWorker), None),
     "FailCall": (_worker_command(FailCall), None),
     "OpenSession": (_open_session, None),
+    "TakeSeat": (_take_seat, None),
+    "ApplySet": (_apply_set, None),
     "CloseSession": (_close_session, None),
     "SpareWorkers": (_spare, None),
     "StopsTold": (_stops_told, None),

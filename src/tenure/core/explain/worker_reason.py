@@ -40,7 +40,7 @@ _ILLS: Final = {
 def worker_reasons(facts: Facts) -> list[WaitingReason]:
     """Return why no worker takes the task now; nothing if one could."""
     if not facts.crews:
-        return [_only_served(facts) if facts.served_count else _nobody(facts)]
+        return [_nobody(facts)]
     online = [crew for crew in facts.crews if crew.status is WorkerStatus.ONLINE]
     if not online:
         return [_all_draining(facts)]
@@ -64,6 +64,8 @@ def is_kept_by_guard(facts: Facts) -> bool:
 
 
 def _nobody(facts: Facts) -> WaitingReason:
+    if facts.served_count:
+        return _only_served(facts)
     queue, type_ = facts.task.queue, facts.task.type
     here = [worker for worker in facts.near if worker.queue == queue]
     elsewhere = [worker for worker in facts.near if worker.queue != queue]

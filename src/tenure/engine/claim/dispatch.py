@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import structlog
 
@@ -40,6 +40,9 @@ from tenure.errors import TenureError, WorkerDraining
 log = structlog.get_logger("tenure.engine")
 Submit = Callable[[AnyCommand], "asyncio.Future[Any]"]
 _END_REASONS = frozenset(each.value for each in EndReason)
+
+# Commands whose answers are offers.
+SEATING: Final = frozenset({OpenSession, TakeSeat})
 
 
 class Dispatch:
@@ -349,10 +352,14 @@ class Dispatch:
 
     # -- Sessions and effects
 
-    def seat_session(
-        self, command: OpenSession | TakeSeat, answer: SessionAnswer | SeatTaken
-    ) -> None:
-        """Add a new session as an offer; an earlier one of the worker ends."""
+    def seat_session(self, command: AnyCommand, answer: object) -> None:
+        """Add the offer of a command that has opened a session or taken a seat.
+
+        An earlier session of the worker ends.
+        """
+        assert isinstance(command, OpenSession | TakeSeat)
+        if not isinstance(answer, SessionAnswer | SeatTaken):
+            return
         earlier = self._book.session_of(command.worker_id)
         if earlier is not None:
             self._book.remove(earlier.id)
