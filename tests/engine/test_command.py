@@ -91,6 +91,7 @@ def test_what_is_new_work_and_what_is_awaited() -> None:
         *("EnqueueTasks", "StartRun", "RetryRun", "ClaimTasks", "RegisterWorker")
     }
     awaited = {"EnqueueTasks", "FinishTasks", "StartRun", "RecordSteps", "SpawnTasks"}
+    awaited |= {"CompleteCallback"}
     assert names("is_awaited") == awaited
     reports = {"ConfirmTasks", "HeartbeatTasks", "FinishTasks", "RecordSteps"}
     assert names("can_be_single") == {"EnqueueTasks"} | reports

@@ -35,6 +35,8 @@ class Where(enum.Enum):
     NOWHERE = "nowhere"
     # No key is asked for.
     OPEN = "open"
+    # No key is accepted: only the task token of an attempt.
+    TASK_TOKEN = "task token"
 
 
 class Row(NamedTuple):

@@ -215,6 +215,7 @@ _ADMIN: Final[dict[str, Row]] = {
     "ListApiKeys": Row(ADMINS, {}, Where.OWN),
     "GetApiKey": Row(ADMINS, {"keyId": "$key"}),
     "RevokeApiKey": Row(ADMINS, {"keyId": "$key"}, is_change=True),
+    "RotateTokenKey": Row(ADMINS, {}, Where.WHOLE),
     "ListAuditRecords": Row(ADMINS, {**_HERE, "actor": "$key"}),
     "Diagnose": Row(ADMINS, _HERE),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tenure.engine.access.spec import ACCESS_SPECS
+from tenure.engine.callback.spec import CALLBACK_SPECS
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_spec import CommandSpec
 from tenure.engine.run.spec import RUN_SPECS
@@ -15,6 +16,7 @@ ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (
     *TASK_SPECS,
     *RUN_SPECS,
     *WORKER_SPECS,
+    *CALLBACK_SPECS,
     *ACCESS_SPECS,
 )
 SPECS: Final[dict[type, CommandSpec[Any]]] = {each.kind: each for each in ALL_SPECS}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -18,6 +19,7 @@ from tenure.core.worker.judge_readiness import JudgeReadiness
 from tenure.engine.acceptance import Acceptance
 from tenure.engine.access.access_cache import AccessCache
 from tenure.engine.access.secret import Secrets, load_secrets
+from tenure.engine.access.token_signer import TokenSigner
 from tenure.engine.batch import run as batch
 from tenure.engine.batch.damage_log import note_damage
 from tenure.engine.batch.memory import BatchMemory
@@ -319,6 +321,11 @@ class Engine:
         """Return the keys that all servers of this database share; available after the start."""
         assert self._secrets is not None
         return self._secrets
+
+    @functools.cached_property
+    def tokens(self) -> TokenSigner:
+        """Return what signs and verifies task tokens."""
+        return TokenSigner(self.access_cache)
 
     @property
     def judge_readiness(self) -> JudgeReadiness | None:

@@ -774,6 +774,35 @@ class AuditRecord(google.protobuf.message.Message):
 Global___AuditRecord: typing_extensions.TypeAlias = AuditRecord
 
 @typing.final
+class RotateTokenKeyRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___RotateTokenKeyRequest: typing_extensions.TypeAlias = RotateTokenKeyRequest
+
+@typing.final
+class RotateTokenKeyResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    SIGNS_FROM_MS_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    signs_from_ms: builtins.int
+    """Servers sign with it from then on, and accept it at once."""
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+        signs_from_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["number", b"number", "signs_from_ms", b"signs_from_ms"]) -> None: ...
+
+Global___RotateTokenKeyResponse: typing_extensions.TypeAlias = RotateTokenKeyResponse
+
+@typing.final
 class ListAuditRecordsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

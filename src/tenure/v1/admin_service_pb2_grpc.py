@@ -105,6 +105,11 @@ class AdminServiceStub(object):
                 request_serializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.FromString,
                 _registered_method=True)
+        self.RotateTokenKey = channel.unary_unary(
+                '/tenure.v1.AdminService/RotateTokenKey',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyResponse.FromString,
+                _registered_method=True)
         self.ListAuditRecords = channel.unary_unary(
                 '/tenure.v1.AdminService/ListAuditRecords',
                 request_serializer=tenure_dot_v1_dot_admin__service__pb2.ListAuditRecordsRequest.SerializeToString,
@@ -211,6 +216,13 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RotateTokenKey(self, request, context):
+        """Makes a new key that signs task tokens; tokens of the old one count until they expire.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAuditRecords(self, request, context):
         """Administrative changes and who made them, newest first.
         """
@@ -297,6 +309,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeApiKey,
                     request_deserializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.SerializeToString,
+            ),
+            'RotateTokenKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateTokenKey,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyResponse.SerializeToString,
             ),
             'ListAuditRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAuditRecords,
@@ -688,6 +705,33 @@ class AdminService(object):
             '/tenure.v1.AdminService/RevokeApiKey',
             tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.SerializeToString,
             tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateTokenKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/RotateTokenKey',
+            tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

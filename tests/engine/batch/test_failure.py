@@ -12,6 +12,7 @@ import pytest
 from tenure.core.access.api_key import Role
 from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.task.attempt import Outcome
+from tenure.core.task.callback import CallbackReport
 from tenure.core.task.effect import Stop, StopCause
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import NewWorker, WorkerMode
@@ -22,6 +23,7 @@ from tenure.engine.access.command import (
     SetNamespace,
     SetQueue,
 )
+from tenure.engine.callback.command import BeatCallback, CompleteCallback, StartCallback
 from tenure.engine.command import WorkDone
 from tenure.engine.command_table import ALL_SPECS
 from tenure.engine.engine import Engine
@@ -137,6 +139,25 @@ async def _complete(world: World, engine: Engine) -> Any:
     task = await world.running(engine, worker)
     item = Finish(task_id=task.id, attempt=0, kind=FinishKind.SUCCEEDED, output=b"out")
     return CompleteById(namespace=NAMESPACE, finish=item)
+
+
+async def _start_callback(world: World, engine: Engine) -> Any:
+    task = await world.held(engine, await world.worker(engine))
+    said = CallbackReport(worker="one")
+    return StartCallback(namespace=NAMESPACE, run_id=task.id, item=ref(task), said=said)
+
+
+async def _beat_callback(world: World, engine: Engine) -> Any:
+    task = await world.held(engine, await world.worker(engine))
+    item = TaskBeat(task_id=task.id, attempt=1, details=b"7", said=CallbackReport(worker="one"))
+    return BeatCallback(namespace=NAMESPACE, run_id=task.id, item=item)
+
+
+async def _complete_callback(world: World, engine: Engine) -> Any:
+    task = await world.held(engine, await world.worker(engine))
+    said = CallbackReport(worker="one", metrics={"ms": 1.0})
+    item = finish(task, FinishKind.RELEASED, said=said)
+    return CompleteCallback(namespace=NAMESPACE, run_id=task.id, item=item)
 
 
 def _change(kind: Any, *, first: Any = None, is_running: bool = False) -> Prepare:
@@ -277,6 +298,9 @@ CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
         if kind not in OF_RUNS
     },
     "CompleteById": (_complete, None),
+    "StartCallback": (_start_callback, None),
+    "BeatCallback": (_beat_callback, None),
+    "CompleteCallback": (_complete_callback, None),
     "CancelTask": (_change(CancelTask), TaskAlreadyTerminal),
     "CancelTask running": (_change(CancelTask, is_running=True), None),
     "PauseTask": (_change(PauseTask), None),
@@ -339,7 +363,7 @@ async def observed(world: World) -> dict[str, list[str]]:
 
 def test_every_command_of_the_work_lane_has_a_case() -> None:
     # A second claim gets other tasks, and a second key is another key.
-    types = {name.split()[0] for name in CASES} | {"ClaimTasks", "CreateKey"}
+    types = {name.split()[0] for name in CASES} | {"ClaimTasks", "CreateKey", "RotateTokenKey"}
     work = {each.kind.__name__ for each in ALL_SPECS if each.lane is LaneName.WORK}
     assert types == work
 

@@ -21,6 +21,7 @@ _WITH_KEY: Final = ("unauthenticated", "permission_denied")
 _ALWAYS: Final = ("invalid_argument", "rate_limited", "unavailable", "deadline_exceeded")
 _WITH_BODY: Final = ("payload_too_large", "unsupported_media_type")
 _SCHEME: Final = "apiKey"
+_TASK_TOKEN: Final = "taskToken"  # noqa: S105 (a name)
 Schema = dict[str, Any]
 
 
@@ -51,7 +52,12 @@ def document(operations: Sequence[Operation], version: str) -> Schema:
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An API key, tnr_…; not needed if the server never had one.",
-                }
+                },
+                _TASK_TOKEN: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The task token of one attempt, from its envelope.",
+                },
             },
         },
     }
@@ -78,7 +84,9 @@ def _describe(operation: Operation, schemas: dict[type, Schema]) -> Schema:
         ],
         "responses": _responses(operation, schemas),
     }
-    if operation.action is None:
+    if operation.has_task_token:
+        described["security"] = [{_TASK_TOKEN: []}]
+    elif operation.action is None:
         described["security"] = []
     if operation.body is not None:
         described["requestBody"] = {

@@ -17,6 +17,7 @@ class AuditAction(enum.StrEnum):
 
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
+    TOKEN_KEY_ROTATE = "token_key.rotate"  # noqa: S105 (a name)
     NAMESPACE_CREATE = "namespace.create"
     NAMESPACE_DISABLE = "namespace.disable"
     NAMESPACE_ENABLE = "namespace.enable"

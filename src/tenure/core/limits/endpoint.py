@@ -21,3 +21,28 @@ DIAL_BUFFER_BYTES: Final = 64 * KIB
 DIAL_LOOKUP_MS: Final = 5 * SECOND_MS
 # Until the connection stands, with its TLS handshake: two lost packets are sent again.
 DIAL_CONNECT_MS: Final = 10 * SECOND_MS
+# The times of an endpoint's attempts, by the worker contract; the timeout is at least twice the
+# interval.
+CALLBACK_HEARTBEAT_INTERVAL_MS: Final = 30 * SECOND_MS
+CALLBACK_HEARTBEAT_TIMEOUT_MS: Final = 90 * SECOND_MS
+# From the acceptance of an envelope to its first callback: a container may have to start first.
+CALLBACK_DELIVERY_TIMEOUT_MS: Final = 90 * SECOND_MS
+# By the worker contract.
+CALLBACK_TOKEN_MS: Final = 3_600 * SECOND_MS
+CALLBACK_TOKEN_MS_MAX: Final = 7_200 * SECOND_MS
+# A heartbeat fetches a fresh token from half of the life on: so many attempts fit into a life.
+CALLBACK_BEATS_PER_TOKEN: Final = 4
+# Of one attempt: heartbeats, each repeated some times.
+CALLBACKS_PER_S: Final = 10
+CALLBACKS_BURST_S: Final = 5
+# Measurements of one attempt, not a time series.
+CALLBACK_METRICS_MAX: Final = 64
+# What a cancelled attempt has got done: a checkpoint, not the data.
+PARTIAL_PROGRESS_BYTES_MAX: Final = 64 * KIB
+# How far the clocks of servers of one database may differ.
+TOKEN_SKEW_MS: Final = 60 * SECOND_MS
+# Servers have read a new key of tokens by then, or read it when they see its number.
+TOKEN_KEY_AGE_MS: Final = 10 * SECOND_MS
+# A key has one byte for its number: 20 years of monthly rotations.
+TOKEN_KEYS_MAX: Final = 255
+TOKEN_KEY_BYTES: Final = 32

@@ -28,6 +28,9 @@ def confirm(task: Task, now_ms: int) -> Task:
 
 def confirmed(task: Task, event: Confirmed, now_ms: int) -> Decision:
     """Accept a worker's report that it holds the attempt."""
+    if event.said is not None and task.state is TaskState.CANCELLING:
+        # The answer to a start over HTTP has no place for the signal; that to a heartbeat has.
+        return Decision(task)
     confirmed = confirm(task, now_ms)
     if event.is_exclusive and confirmed.worker_id is not None:
         confirmed = deadline.armed(exclusive.confirmed(confirmed, now_ms))
@@ -75,6 +78,11 @@ def defer(task: Task, now_ms: int) -> Task:
         progress=replace(confirmed.progress, is_async=True, release_at_ms=0, release_lease_ms=0),
     )
     return deadline.armed(deferred)
+
+
+def signal_pushed(task: Task, now_ms: int) -> Task:
+    """Note that a push carried the cancel request; nothing is pushed to an endpoint."""
+    return task if task.progress.callback is not None else signal(task, now_ms)
 
 
 def signal(task: Task, now_ms: int) -> Task:

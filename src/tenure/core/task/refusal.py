@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core.task.attempt import EXPIRED
+from tenure.core.task.callback import is_anothers
 from tenure.core.task.effect import StopCause
 from tenure.core.task.event import (
     AttemptContinued,
@@ -15,6 +16,7 @@ from tenure.core.task.event import (
     AttemptReport,
     AttemptYielded,
     CancelRequested,
+    Confirmed,
     EntryAppended,
     HandedOut,
     Heartbeaten,
@@ -83,7 +85,19 @@ def of_report(task: Task, event: AttemptReport, rule: Rule) -> Rejection | None:
     foreign = _FOREIGN[task.spec.kind]
     if is_early or type(event) in foreign or state not in rule.sources:
         return wrong_state(task)
+    if type(event) is Confirmed and event.said is not None:
+        return _second_start(task, event.said.worker)
     return None
+
+
+def _second_start(task: Task, worker: str) -> Rejection | None:
+    """Refuse a process that starts what another one has started: both would run it."""
+    if not is_anothers(task.progress.callback, worker):
+        return None
+    return replace(
+        wrong_state(task),
+        message=f"Attempt {task.attempt} of {task.id} was started by another worker.",
+    )
 
 
 def _stale(task: Task, event: AttemptReport) -> Rejection:

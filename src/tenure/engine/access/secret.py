@@ -6,20 +6,21 @@ from typing import Final
 
 import msgspec
 
+from tenure.core.limits import TOKEN_KEY_BYTES
 from tenure.engine.clock import Clock
+from tenure.store.failure import SchemaError
 from tenure.store.table import server as server_table
+from tenure.store.table import token_key as token_key_table
 from tenure.store.transaction import LaneName, Store, Tx
 
-KEY_BYTES: Final = 32
+KEY_BYTES: Final = TOKEN_KEY_BYTES
 CURSOR: Final = "cursor_key"
-TOKEN: Final = "token_key"  # noqa: S105 (a name)
 
 
 class Secrets(msgspec.Struct, frozen=True, gc=False):
-    """The secrets that sign page tokens and task tokens. They are never printed."""
+    """The secret that signs page tokens; those of task tokens are in the access cache."""
 
     cursor_key: bytes
-    token_key: bytes
 
     def __repr__(self) -> str:
         """Show nothing of the secrets."""
@@ -30,11 +31,11 @@ async def load_secrets(store: Store, clock: Clock) -> Secrets:
     """Return the keys of a database; missing ones are created and stored first.
 
     Servers that start together may each create a key: the first one that commits wins, and all
-    servers read it after that.
+    servers read it after that. A key that is too short was not made by Tenure, and is refused.
     """
-    made = {name: clock.random_bytes(KEY_BYTES) for name in (CURSOR, TOKEN)}
+    made = {name: clock.random_bytes(KEY_BYTES) for name in (CURSOR, token_key_table.FIRST)}
 
-    async def body(tx: Tx) -> dict[str, bytes]:
+    async def body(tx: Tx) -> dict[str, tuple[bytes, int]]:
         found = await server_table.read_secrets(tx)
         missing = {name: key for name, key in made.items() if name not in found}
         if not missing:
@@ -43,4 +44,11 @@ async def load_secrets(store: Store, clock: Clock) -> Secrets:
         return await server_table.read_secrets(tx)
 
     found = await store.transaction(body, LaneName.SERVICE)
-    return Secrets(found[CURSOR], found[TOKEN])
+    for name, (secret, _) in sorted(found.items()):
+        if len(secret) < KEY_BYTES:
+            message = (
+                f"The secret {name} in the database has less than {KEY_BYTES} bytes. Delete its "
+                "row from the table secrets: the server makes a new one."
+            )
+            raise SchemaError(message)
+    return Secrets(found[CURSOR][0])

@@ -34,6 +34,7 @@ from tenure.core.limits import (
 )
 from tenure.core.queue import Namespace, Queue
 from tenure.core.task.attempt import Attempt, Outcome
+from tenure.core.task.callback import CallbackAttempt
 from tenure.core.task.record import Task, TaskState
 from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker import decide as worker_rules
@@ -91,6 +92,7 @@ class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended_at_ms: int | None = None
     outcome: Outcome | None = None
     error: ErrorInfo | None = None
+    callback: CallbackAttempt | None = None
 
 
 class WorkerView(msgspec.Struct, frozen=True, gc=False):
@@ -184,6 +186,7 @@ def _ended(attempt: Attempt) -> AttemptView:
         ended_at_ms=attempt.ended_at_ms,
         outcome=attempt.outcome,
         error=attempt.error,
+        callback=attempt.callback,
     )
 
 
@@ -196,6 +199,7 @@ def _last(task: Task) -> AttemptView:
         ended_at_ms=task.finished_at_ms,
         outcome=None if task.finished_at_ms is None else task.last_outcome,
         error=None if task.finished_at_ms is None else task.progress.error,
+        callback=task.progress.callback,
     )
 
 

@@ -24,9 +24,6 @@ async def refuse(call: OperationCall[NoQuery, None]) -> Response:
 
 
 _PATHS: Final = (
-    ("POST", "/v1/tasks/{taskId}/started", "reportStarted", "An endpoint has begun its task."),
-    ("POST", "/v1/tasks/{taskId}/heartbeat", "reportProgress", "An endpoint makes progress."),
-    ("POST", "/v1/tasks/{taskId}/completed", "reportCompleted", "An endpoint has ended its task."),
     ("GET", "/v1/schedules", "listSchedules", "List schedules."),
     ("POST", "/v1/schedules", "createSchedule", "Create a schedule."),
     ("GET", "/v1/schedules/{scheduleId}", "getSchedule", "Get a schedule."),

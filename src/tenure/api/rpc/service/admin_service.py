@@ -201,6 +201,13 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         revoked = await self._engine.submit(command)
         return pb.RevokeApiKeyResponse(key=access_view.key(revoked))
 
+    async def RotateTokenKey(
+        self, request: pb.RotateTokenKeyRequest, context: Context
+    ) -> pb.RotateTokenKeyResponse:
+        """Make a new key for task tokens."""
+        made = await self._engine.submit(c.RotateTokenKey(actor=actor()))
+        return pb.RotateTokenKeyResponse(number=made.number, signs_from_ms=made.signs_from_ms)
+
     # -- The audit log
 
     async def ListAuditRecords(
@@ -243,7 +250,9 @@ SPEC: Final = ServiceSpec(
         MethodRule(Action.READ): "ListQueues GetQueue",
         MethodRule(Action.READ, Scope.NONE): "ListNamespaces GetNamespace",
         MethodRule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue",
-        MethodRule(Action.ADMIN, Scope.NONE, is_whole=True): "CreateNamespace SetNamespace",
+        MethodRule(
+            Action.ADMIN, Scope.NONE, is_whole=True
+        ): "CreateNamespace SetNamespace RotateTokenKey",
         MethodRule(Action.ADMIN, Scope.NONE): "CreateApiKey ListApiKeys GetApiKey RevokeApiKey",
         MethodRule(Action.ADMIN, Scope.OPTIONAL): "ListAuditRecords Diagnose",
     },
