@@ -82,6 +82,7 @@ TABLES: Final = [
     "workers",
     "leases",
     "stops",
+    "seats",
     "servers",
     "secrets",
     "api_keys",

@@ -7,8 +7,10 @@ import re
 
 import msgspec
 
+from tenure.api.guard.served_tls import ServedTls
 from tenure.api.guard.tls import TlsFiles
 from tenure.core import limits
+from tenure.core.address import AllowList
 from tenure.errors import InvalidArgument
 
 _PORT_MAX = 65_535
@@ -86,6 +88,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     # More host names that an open server answers for, without ports.
     allow_hosts: tuple[str, ...] = ()
     tls: TlsFiles | None = None
+    # Where served workers may listen besides the host from which they register.
+    served_allow: AllowList = AllowList()
+    served_tls: ServedTls | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that could never work."""

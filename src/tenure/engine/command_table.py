@@ -9,6 +9,7 @@ from tenure.engine.callback.spec import CALLBACK_SPECS
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_spec import CommandSpec
 from tenure.engine.run.spec import RUN_SPECS
+from tenure.engine.seat.spec import SEAT_SPECS
 from tenure.engine.task.spec import TASK_SPECS
 from tenure.engine.worker.spec import WORKER_SPECS
 
@@ -17,6 +18,7 @@ ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (
     *RUN_SPECS,
     *WORKER_SPECS,
     *CALLBACK_SPECS,
+    *SEAT_SPECS,
     *ACCESS_SPECS,
 )
 SPECS: Final[dict[type, CommandSpec[Any]]] = {each.kind: each for each in ALL_SPECS}

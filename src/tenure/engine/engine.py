@@ -38,6 +38,8 @@ from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.replica.run_news import RunNews
 from tenure.engine.replica.session_news import SessionNews
 from tenure.engine.run.command import RecordSteps
+from tenure.engine.seat.command import SeatTaken, TakeSeat
+from tenure.engine.seat.seats import Seats
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.child_closing import ChildClosing
@@ -126,6 +128,7 @@ class Engine:
         )
         self.access_cache.on_change(lambda: self._dispatch.obey(self.access_cache.disabled))
         work.has_extra_work = lambda: self._dispatch.has_work
+        self.seats = Seats(self)
         self._services = [Service(each, self) for each in _jobs(services)]
 
     def _lane(
@@ -181,6 +184,7 @@ class Engine:
             create(self._news.serve(), name="session news"),
             create(self._run_news.serve(), name="run news"),
             create(self.access_cache.serve(), name="access cache"),
+            create(self.seats.serve(), name="seats"),
             *(create(each.serve(), name=each.name) for each in self._services),
         ]
 
@@ -188,6 +192,7 @@ class Engine:
         """Finish the accepted commands, then close the store."""
         # Before anything else can run: no batch hands out to a poll that is about to end.
         self._dispatch.end_polls()
+        await self.seats.leave()
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -256,6 +261,10 @@ class Engine:
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session accepts."""
         self._dispatch.set_window(worker_id, window)
+
+    def session_holds(self, worker_id: str, session_no: int, ref: TaskRef) -> bool:
+        """Return whether a session here holds an attempt, as far as this server knows."""
+        return self._dispatch.holds(worker_id, session_no, ref)
 
     def has_room(self, worker_id: str) -> None:
         """Continue with a session that had no room for payloads."""
@@ -404,7 +413,9 @@ class Engine:
             # Deliveries are written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
-            if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
+            if (type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer)) or (
+                type(command) is TakeSeat and isinstance(answer, SeatTaken)
+            ):
                 self._dispatch.seat_session(command, answer)
             if type(command) is not ClaimTasks:
                 resolve(future, answer)

@@ -13,6 +13,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     session_lease_ms: int = limits.SESSION_LEASE_MS
     poll_lease_ms: int = limits.POLL_LEASE_MS
     served_lease_ms: int = limits.SERVED_LEASE_MS
+    served_tick_ms: int = limits.SERVED_TICK_MS
+    served_call_ms: int = limits.SERVED_CALL_MS
+    served_tick_late_ms: int = limits.SERVED_TICK_LATE_MS
+    served_call_gap_ms: int = limits.SERVED_CALL_GAP_MS
+    seat_round_ms: int = limits.SEAT_ROUND_MS
     lease_least_ms: int = limits.LEASE_MS_MIN
     lease_most_ms: int = limits.LEASE_MS_MAX
     suspect_grace_ms: int = limits.SUSPECT_GRACE_MS

@@ -81,6 +81,7 @@ class _WorkerModeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     WORKER_MODE_SESSION: _WorkerMode.ValueType  # 1
     WORKER_MODE_POLL: _WorkerMode.ValueType  # 2
     WORKER_MODE_SERVED: _WorkerMode.ValueType  # 3
+    """The server calls the worker; see WorkerService."""
 
 class WorkerMode(_WorkerMode, metaclass=_WorkerModeEnumTypeWrapper): ...
 
@@ -88,6 +89,7 @@ WORKER_MODE_UNSPECIFIED: WorkerMode.ValueType  # 0
 WORKER_MODE_SESSION: WorkerMode.ValueType  # 1
 WORKER_MODE_POLL: WorkerMode.ValueType  # 2
 WORKER_MODE_SERVED: WorkerMode.ValueType  # 3
+"""The server calls the worker; see WorkerService."""
 Global___WorkerMode: typing_extensions.TypeAlias = WorkerMode
 
 @typing.final
@@ -135,6 +137,8 @@ class Worker(google.protobuf.message.Message):
     END_REASON_FIELD_NUMBER: builtins.int
     HELD_COUNT_FIELD_NUMBER: builtins.int
     SESSION_NO_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
+    SEAT_FIELD_NUMBER: builtins.int
     worker_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -159,6 +163,8 @@ class Worker(google.protobuf.message.Message):
     held_count: builtins.int
     """The live attempts that it holds according to the server; set for a single worker, not in lists."""
     session_no: builtins.int
+    address: builtins.str
+    """Of a served worker: where it listens, and how its calls went."""
     @property
     def workflow_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """All types that it can run, of activities and of workflows."""
@@ -169,6 +175,8 @@ class Worker(google.protobuf.message.Message):
     def last_heartbeat_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def seat(self) -> Global___Seat: ...
     def __init__(
         self,
         *,
@@ -197,9 +205,57 @@ class Worker(google.protobuf.message.Message):
         end_reason: builtins.str = ...,
         held_count: builtins.int | None = ...,
         session_no: builtins.int = ...,
+        address: builtins.str = ...,
+        seat: Global___Seat | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_held_count", b"_held_count", "held_count", b"held_count", "last_heartbeat_at", b"last_heartbeat_at", "registered_at", b"registered_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_held_count", b"_held_count", "active_count", b"active_count", "drain_deadline_at_ms", b"drain_deadline_at_ms", "end_reason", b"end_reason", "ended_at_ms", b"ended_at_ms", "health", b"health", "held_count", b"held_count", "hostname", b"hostname", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_duration_ms", b"lease_duration_ms", "lease_until_ms", b"lease_until_ms", "max_concurrent", b"max_concurrent", "mode", b"mode", "name", b"name", "namespace_id", b"namespace_id", "pid", b"pid", "registered_at", b"registered_at", "session_no", b"session_no", "status", b"status", "task_queue", b"task_queue", "total_completed", b"total_completed", "total_failed", b"total_failed", "version", b"version", "worker_id", b"worker_id", "workflow_types", b"workflow_types"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_held_count", b"_held_count", "held_count", b"held_count", "last_heartbeat_at", b"last_heartbeat_at", "registered_at", b"registered_at", "seat", b"seat"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_held_count", b"_held_count", "active_count", b"active_count", "address", b"address", "drain_deadline_at_ms", b"drain_deadline_at_ms", "end_reason", b"end_reason", "ended_at_ms", b"ended_at_ms", "health", b"health", "held_count", b"held_count", "hostname", b"hostname", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_duration_ms", b"lease_duration_ms", "lease_until_ms", b"lease_until_ms", "max_concurrent", b"max_concurrent", "mode", b"mode", "name", b"name", "namespace_id", b"namespace_id", "pid", b"pid", "registered_at", b"registered_at", "seat", b"seat", "session_no", b"session_no", "status", b"status", "task_queue", b"task_queue", "total_completed", b"total_completed", "total_failed", b"total_failed", "version", b"version", "worker_id", b"worker_id", "workflow_types", b"workflow_types"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_held_count", b"_held_count"]) -> typing.Literal["held_count"] | None: ...
 
 Global___Worker: typing_extensions.TypeAlias = Worker
+
+@typing.final
+class Seat(google.protobuf.message.Message):
+    """The seat of a served worker: which server drives it, and what that server saw last; it is written
+    every few seconds.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SERVER_ID_FIELD_NUMBER: builtins.int
+    TAKEN_AT_MS_FIELD_NUMBER: builtins.int
+    CALL_AT_MS_FIELD_NUMBER: builtins.int
+    CALL_DURATION_MS_FIELD_NUMBER: builtins.int
+    CALL_ERROR_FIELD_NUMBER: builtins.int
+    FAILURE_COUNT_FIELD_NUMBER: builtins.int
+    UNCONFIRMED_COUNT_FIELD_NUMBER: builtins.int
+    KILL_COUNT_FIELD_NUMBER: builtins.int
+    server_id: builtins.str
+    """Empty while no server has the seat."""
+    taken_at_ms: builtins.int
+    call_at_ms: builtins.int
+    """The last call."""
+    call_duration_ms: builtins.int
+    call_error: builtins.str
+    """Empty if it was answered."""
+    failure_count: builtins.int
+    """Failed calls in a row."""
+    unconfirmed_count: builtins.int
+    """Tasks that were handed out and are in no answer yet."""
+    kill_count: builtins.int
+    """Attempts that the worker has to stop and still reports."""
+    def __init__(
+        self,
+        *,
+        server_id: builtins.str = ...,
+        taken_at_ms: builtins.int = ...,
+        call_at_ms: builtins.int = ...,
+        call_duration_ms: builtins.int = ...,
+        call_error: builtins.str = ...,
+        failure_count: builtins.int = ...,
+        unconfirmed_count: builtins.int = ...,
+        kill_count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_at_ms", b"call_at_ms", "call_duration_ms", b"call_duration_ms", "call_error", b"call_error", "failure_count", b"failure_count", "kill_count", b"kill_count", "server_id", b"server_id", "taken_at_ms", b"taken_at_ms", "unconfirmed_count", b"unconfirmed_count"]) -> None: ...
+
+Global___Seat: typing_extensions.TypeAlias = Seat

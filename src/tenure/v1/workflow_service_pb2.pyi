@@ -93,6 +93,7 @@ class RegisterWorkerRequest(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     MODE_FIELD_NUMBER: builtins.int
     LEASE_DURATION_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     task_queue: builtins.str
     hostname: builtins.str
@@ -109,6 +110,11 @@ class RegisterWorkerRequest(google.protobuf.message.Message):
     """Unique among the live workers of a namespace: a new one supersedes the old one."""
     mode: tenure.v1.worker_pb2.WorkerMode.ValueType
     """Unspecified means poll."""
+    address: builtins.str
+    """Only with WORKER_MODE_SERVED, and required there: host:port where the worker hosts WorkerService.
+    The host has to resolve to the address of the caller, or be allowed by the operator. An IPv6
+    address stands in brackets.
+    """
     @property
     def workflow_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """All types that the worker can run, of activities and of workflows."""
@@ -134,9 +140,10 @@ class RegisterWorkerRequest(google.protobuf.message.Message):
         name: builtins.str = ...,
         mode: tenure.v1.worker_pb2.WorkerMode.ValueType = ...,
         lease_duration: google.protobuf.duration_pb2.Duration | None = ...,
+        address: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease_duration", b"lease_duration"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["hostname", b"hostname", "instance_key", b"instance_key", "labels", b"labels", "lease_duration", b"lease_duration", "max_concurrent", b"max_concurrent", "mode", b"mode", "name", b"name", "namespace_id", b"namespace_id", "pid", b"pid", "task_queue", b"task_queue", "version", b"version", "workflow_types", b"workflow_types"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "hostname", b"hostname", "instance_key", b"instance_key", "labels", b"labels", "lease_duration", b"lease_duration", "max_concurrent", b"max_concurrent", "mode", b"mode", "name", b"name", "namespace_id", b"namespace_id", "pid", b"pid", "task_queue", b"task_queue", "version", b"version", "workflow_types", b"workflow_types"]) -> None: ...
 
 Global___RegisterWorkerRequest: typing_extensions.TypeAlias = RegisterWorkerRequest
 
@@ -149,12 +156,15 @@ class RegisterWorkerResponse(google.protobuf.message.Message):
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: builtins.int
     LEASE_DURATION_FIELD_NUMBER: builtins.int
     TOKEN_FIELD_NUMBER: builtins.int
+    CALL_SECRET_FIELD_NUMBER: builtins.int
     worker_id: builtins.str
     heartbeat_interval_secs: builtins.int
     """Rounded down, at least 1; heartbeat_interval_ms is exact."""
     heartbeat_interval_ms: builtins.int
     token: builtins.str
-    """For the first heartbeat."""
+    """For the first heartbeat; empty for a served worker, which sends none."""
+    call_secret: builtins.str
+    """Of a served worker: the server sends it with each call of WorkerService.Heartbeat."""
     @property
     def lease_duration(self) -> google.protobuf.duration_pb2.Duration: ...
     def __init__(
@@ -165,9 +175,10 @@ class RegisterWorkerResponse(google.protobuf.message.Message):
         heartbeat_interval_ms: builtins.int = ...,
         lease_duration: google.protobuf.duration_pb2.Duration | None = ...,
         token: builtins.str = ...,
+        call_secret: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease_duration", b"lease_duration"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_interval_secs", b"heartbeat_interval_secs", "lease_duration", b"lease_duration", "token", b"token", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_secret", b"call_secret", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_interval_secs", b"heartbeat_interval_secs", "lease_duration", b"lease_duration", "token", b"token", "worker_id", b"worker_id"]) -> None: ...
 
 Global___RegisterWorkerResponse: typing_extensions.TypeAlias = RegisterWorkerResponse
 

@@ -149,7 +149,7 @@ def test_the_grace_of_a_cancel_begins_with_the_heartbeat_that_carries_it() -> No
     assert cancelling.state is TaskState.CANCELLING
     # Nothing is pushed to an endpoint, and the answer to a start has no place for it.
     pushed_signal = after(cancelling, CancelSignalled(attempt=1), T0 + 2)
-    again = after(pushed_signal, Confirmed(attempt=1, said=SAID), T0 + 3)
+    again = after(pushed_signal, Confirmed(attempt=1, said=SAID, is_answered=False), T0 + 3)
     assert again.progress.grace_at_ms == 0
     beaten = after(again, Heartbeaten(attempt=1, said=CallbackReport()), T0 + 4)
     assert beaten.progress.grace_at_ms == T0 + 4

@@ -55,7 +55,7 @@ class TestRegistration:
         [
             (WorkerMode.SESSION, 15_000, 5_000),
             (WorkerMode.POLL, 30_000, 10_000),
-            (WorkerMode.SERVED, 60_000, 20_000),
+            (WorkerMode.SERVED, 60_000, 5_000),
         ],
     )
     async def test_a_worker_gets_an_id_a_token_and_the_lease_of_its_mode(

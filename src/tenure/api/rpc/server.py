@@ -16,11 +16,15 @@ from tenure.api.readiness import Readiness
 from tenure.api.rpc.boundary import Boundary
 from tenure.api.rpc.outcome import Count
 from tenure.api.rpc.overload_interceptor import OverloadInterceptor
+from tenure.api.rpc.served.served_address import ServedAddresses
+from tenure.api.rpc.served.worker_caller import WorkerCaller
 from tenure.api.rpc.service.session_service import SessionService
 from tenure.api.rpc.service_spec import ServiceDependencies
 from tenure.api.rpc.table import SERVICES
 from tenure.api.setting import Address, ServerSettings
 from tenure.core import limits
+from tenure.engine.dial.dialer import Dialer
+from tenure.engine.dial.resolver import SystemResolver
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument
 
@@ -42,11 +46,15 @@ class RpcServer:
         count: Count,
         allowance: Allowance | None = None,
     ) -> None:
-        """Prepare; ``start`` listens."""
+        """Prepare; ``start`` listens, and calls served workers."""
         allowance = allowance or Allowance(engine.clock, settings)
+        self._engine = engine
+        self._resolver = SystemResolver()
+        served = ServedAddresses(Dialer(self._resolver), settings.served_allow)
+        self._caller = WorkerCaller(engine, served, settings.served_tls)
         self._settings = settings
         self._readiness = readiness
-        shared = ServiceDependencies(engine, allowance, readiness, count)
+        shared = ServiceDependencies(engine, allowance, readiness, count, served)
         self._services = [each.make(shared) for each in SERVICES]
         self._health = health.aio.HealthServicer()
         self._watching: asyncio.Task[None] | None = None
@@ -99,6 +107,7 @@ class RpcServer:
             message = f"Cannot listen on {wanted} for gRPC. Another server may be running there."
             raise InvalidArgument(message, field="grpc") from taken
         await self._server.start()
+        self._engine.seats.open(self._caller)
         self._watching = asyncio.get_running_loop().create_task(self._watch())
         return Address(wanted.host, port)
 
@@ -125,3 +134,4 @@ class RpcServer:
         for service in self._services:
             service.close()
         await self._server.stop(grace_s)
+        self._resolver.close()

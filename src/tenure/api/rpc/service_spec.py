@@ -12,6 +12,7 @@ from tenure.api.guard.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.rpc.outcome import Count
 from tenure.api.rpc.permission import MethodRule
+from tenure.api.rpc.served.served_address import ServedAddresses
 from tenure.engine.engine import Engine
 
 
@@ -23,6 +24,7 @@ class ServiceDependencies:
     allowance: Allowance
     readiness: Readiness
     count: Count
+    served: ServedAddresses
 
 
 class EngineService:

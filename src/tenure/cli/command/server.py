@@ -45,6 +45,10 @@ class _Options(TypedDict):
     tls_cert: str
     tls_key: str
     tls_client_ca: str
+    served_allow: tuple[str, ...]
+    served_ca: str
+    served_cert: str
+    served_key: str
     enqueue_rate: int
     register_rate: int
     list_rate: int
@@ -124,6 +128,36 @@ def _session_grace_ms(text: str) -> int:
     default="",
     metavar="FILE",
     help="PEM file of authorities. Only clients with a certificate of theirs are let in.",
+)
+@option(
+    "--served-allow",
+    "served_allow",
+    envvar="TENURE_SERVED_ALLOW",
+    multiple=True,
+    metavar="CIDR|HOST",
+    help="A network, an address or a host name where served workers may listen. Repeatable. "
+    "Without it only at the address from which they register.",
+)
+@option(
+    "--served-ca",
+    envvar="TENURE_SERVED_CA",
+    default="",
+    metavar="FILE",
+    help="PEM file of the authorities of served workers. Turns on TLS for calls to them.",
+)
+@option(
+    "--served-cert",
+    envvar="TENURE_SERVED_CERT",
+    default="",
+    metavar="FILE",
+    help="PEM file of the certificate that the server shows to served workers.",
+)
+@option(
+    "--served-key",
+    envvar="TENURE_SERVED_KEY",
+    default="",
+    metavar="FILE",
+    help="PEM file of the private key of that certificate.",
 )
 @option(
     "--enqueue-rate",
@@ -225,8 +259,10 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
 
 
 def _settings(options: _Options) -> ServerSettings:
+    from tenure.api.guard.served_tls import served_tls
     from tenure.api.guard.tls import tls_files
     from tenure.api.setting import ServerSettings, parse_address, parse_host
+    from tenure.core.address import AllowList
 
     return ServerSettings(
         http=parse_address(options["http"], "http"),
@@ -237,6 +273,8 @@ def _settings(options: _Options) -> ServerSettings:
         registrations_per_s=options["register_rate"],
         lists_per_s=options["list_rate"],
         tls=tls_files(options["tls_cert"], options["tls_key"], options["tls_client_ca"]),
+        served_allow=AllowList.parse(options["served_allow"], "served-allow"),
+        served_tls=served_tls(options["served_ca"], options["served_cert"], options["served_key"]),
     )
 
 

@@ -10,11 +10,11 @@ from tenure.core.task.event import Confirmed, Heartbeaten
 from tenure.core.task.record import Task, TaskState
 
 
-def confirm(task: Task, now_ms: int) -> Task:
+def confirm(task: Task, now_ms: int, *, is_answered: bool = True) -> Task:
     """Note that the worker really holds the live attempt; it runs now, or is cancelled."""
     if task.state is TaskState.CANCELLING:
-        # The answer to this report carries the signal.
-        return signal(task, now_ms)
+        # The answer to this report carries the signal. A served worker gets it by the next call.
+        return signal(task, now_ms) if is_answered else task
     if task.state is not TaskState.DISPATCHED:
         return task
     is_cancelled = task.is_cancel_requested
@@ -28,10 +28,7 @@ def confirm(task: Task, now_ms: int) -> Task:
 
 def confirmed(task: Task, event: Confirmed, now_ms: int) -> Decision:
     """Accept a worker's report that it holds the attempt."""
-    if event.said is not None and task.state is TaskState.CANCELLING:
-        # The answer to a start over HTTP has no place for the signal; that to a heartbeat has.
-        return Decision(task)
-    confirmed = confirm(task, now_ms)
+    confirmed = confirm(task, now_ms, is_answered=event.is_answered)
     if event.is_exclusive and confirmed.worker_id is not None:
         confirmed = deadline.armed(exclusive.confirmed(confirmed, now_ms))
     return Decision(confirmed)
@@ -39,7 +36,7 @@ def confirmed(task: Task, event: Confirmed, now_ms: int) -> Decision:
 
 def heartbeat(task: Task, event: Heartbeaten, now_ms: int) -> Task:
     """Note the reported progress of the live attempt."""
-    confirmed = confirm(task, now_ms)
+    confirmed = confirm(task, now_ms, is_answered=event.is_answered)
     old = confirmed.progress
     progress = replace(
         old,

@@ -43,17 +43,20 @@ class Confirmed(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker really holds the attempt (start report or binding).
 
     An exclusive attempt starts after the answer, and never runs beside another attempt.
+    ``is_answered``: the answer carries a cancel request to the worker.
     """
 
     is_exclusive: bool = False
+    is_answered: bool = True
 
 
 class Heartbeaten(AttemptReport, frozen=True, kw_only=True, gc=False):
-    """The attempt makes progress."""
+    """The attempt makes progress; ``is_answered``: the answer carries a cancel request."""
 
     details: bytes | None = None
     percent: float | None = None
     message: str | None = None
+    is_answered: bool = True
 
 
 class AttemptSucceeded(AttemptReport, frozen=True, kw_only=True, gc=False):

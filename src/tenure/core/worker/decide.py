@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.core.limits import DRAIN_DEADLINE_MS
-from tenure.core.worker.record import EndReason, Worker, WorkerStatus
+from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.errors import Rejection
 
 OTHER_KEY: Final = "other_key"
@@ -191,6 +191,17 @@ def speaker_refusal(worker: Worker, speaker: str | None) -> Rejection | None:
         "worker_inactive",
         f"Worker {worker.id} belongs to another API key. Register it again with its instance key.",
         {"reason": OTHER_KEY},
+    )
+
+
+def served_refusal(worker: Worker) -> Rejection | None:
+    """Return why a worker may not poll, open a session or send heartbeats: it is called."""
+    if worker.mode is not WorkerMode.SERVED:
+        return None
+    return Rejection(
+        "wrong_state",
+        f"Worker {worker.id} is served: a server calls it. It cannot call by itself.",
+        {"state": worker.status.upper()},
     )
 
 

@@ -24,6 +24,13 @@ def missing(
     return TaskLost(attempt=task.attempt, worker_id=task.worker_id)
 
 
+def uncarried(task: Task) -> DeliveryMissed | TaskLost:
+    """Return what it means that an answer lacks an attempt that its own call carried."""
+    if task.state is TaskState.DISPATCHED:
+        return DeliveryMissed(attempt=task.attempt, worker_id=task.worker_id)
+    return TaskLost(attempt=task.attempt, worker_id=task.worker_id)
+
+
 def counted_from_ms(heard_at_ms: int, *, now_ms: int) -> int:
     """Return since when a confirmation counts as later than a heartbeat.
 

@@ -54,6 +54,9 @@ class NewWorker(msgspec.Struct, frozen=True, gc=False):
     labels: dict[str, str] = {}
     lease_ms: int = 0
     key_id: str = ""
+    # Of a served worker: where it listens, and the host that registered it. Its seat has them.
+    address: str = ""
+    caller: str = ""
 
 
 class Worker(msgspec.Struct, frozen=True, gc=False):
@@ -109,11 +112,11 @@ def create(new: NewWorker, *, worker_id: str, namespace: str, now_ms: int) -> Wo
     )
 
 
-def differences(worker: Worker, new: NewWorker) -> tuple[str, ...]:
+def differences(worker: Worker, new: NewWorker, *, address: str = "") -> tuple[str, ...]:
     """Return the names of the fields that differ when a worker registers again.
 
-    The lease is not compared: each heartbeat may request another one. Nor is the API key, which may
-    be replaced.
+    ``address`` is that of its seat. The lease is not compared: each heartbeat may request another
+    one. Nor is the API key, which may be replaced.
     """
     said = (
         ("queue", worker.queue, new.queue),
@@ -125,5 +128,6 @@ def differences(worker: Worker, new: NewWorker) -> tuple[str, ...]:
         ("pid", worker.pid, new.pid),
         ("version", worker.software_version, new.software_version),
         ("labels", worker.labels, new.labels),
+        ("address", address, new.address),
     )
     return tuple(name for name, first, again in said if first != again)

@@ -15,12 +15,17 @@ from tenure.store.transaction import LaneName, Store, Tx
 
 KEY_BYTES: Final = TOKEN_KEY_BYTES
 CURSOR: Final = "cursor_key"
+CALL: Final = "call_key"
 
 
 class Secrets(msgspec.Struct, frozen=True, gc=False):
-    """The secret that signs page tokens; those of task tokens are in the access cache."""
+    """The secrets of page tokens and of calls to served workers; never printed.
+
+    Those of task tokens are in the access cache.
+    """
 
     cursor_key: bytes
+    call_key: bytes
 
     def __repr__(self) -> str:
         """Show nothing of the secrets."""
@@ -33,7 +38,8 @@ async def load_secrets(store: Store, clock: Clock) -> Secrets:
     Servers that start together may each create a key: the first one that commits wins, and all
     servers read it after that. A key that is too short was not made by Tenure, and is refused.
     """
-    made = {name: clock.random_bytes(KEY_BYTES) for name in (CURSOR, token_key_table.FIRST)}
+    names = (CURSOR, token_key_table.FIRST, CALL)
+    made = {name: clock.random_bytes(KEY_BYTES) for name in names}
 
     async def body(tx: Tx) -> dict[str, tuple[bytes, int]]:
         found = await server_table.read_secrets(tx)
@@ -51,4 +57,4 @@ async def load_secrets(store: Store, clock: Clock) -> Secrets:
                 "row from the table secrets: the server makes a new one."
             )
             raise SchemaError(message)
-    return Secrets(found[CURSOR][0])
+    return Secrets(found[CURSOR][0], found[CALL][0])

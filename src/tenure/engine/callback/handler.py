@@ -15,7 +15,8 @@ from tenure.store.table.task import TaskKey
 def start_callback(ws: WorkingSet, command: c.StartCallback) -> c.CallbackAnswer:
     """Confirm an attempt; the same process may say so again."""
     key = _own_task(ws, command)
-    event = task_event.Confirmed(attempt=command.item.attempt, said=command.said)
+    # The answer has no place for a cancel; that to a heartbeat has.
+    event = task_event.Confirmed(attempt=command.item.attempt, said=command.said, is_answered=False)
     return _answer(ws, key, handler.report(ws, key, event))
 
 

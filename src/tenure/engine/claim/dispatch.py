@@ -30,6 +30,7 @@ from tenure.engine.clock import Clock
 from tenure.engine.command import Answer, AnyCommand, Command, TaskRef, WorkDone
 from tenure.engine.lane import Entry
 from tenure.engine.replica.replica_hints import ReplicaHints
+from tenure.engine.seat.command import SeatTaken, TakeSeat
 from tenure.engine.settings import Settings
 from tenure.engine.store_outage import is_outage
 from tenure.engine.task.command import ClaimTasks, ReturnUndelivered
@@ -332,7 +333,9 @@ class Dispatch:
 
     # -- Sessions and effects
 
-    def seat_session(self, command: OpenSession, answer: SessionAnswer) -> None:
+    def seat_session(
+        self, command: OpenSession | TakeSeat, answer: SessionAnswer | SeatTaken
+    ) -> None:
         """Add a new session as an offer; an earlier one of the worker ends."""
         earlier = self._book.session_of(command.worker_id)
         if earlier is not None:
@@ -348,6 +351,7 @@ class Dispatch:
             window=0 if is_draining else min(command.window, worker.slots),
             sink=command.sink,
             is_session=True,
+            is_driven=isinstance(command, TakeSeat),
             is_checked=True,
             is_draining=is_draining,
             is_counted=False,
@@ -359,7 +363,7 @@ class Dispatch:
         )
         self._book.add(session)
         self._positions.worker_came(group, session.types)
-        if answer.cancel:
+        if answer.cancel and not session.is_driven:
             self.notifier.signalled(session, answer.cancel)
         self.touch(group)
 
@@ -369,6 +373,13 @@ class Dispatch:
         if session is not None and not session.is_draining:
             self._book.set_window(session, window)
             self.touch(session.group)
+
+    def holds(self, worker_id: str, session_no: int, ref: TaskRef) -> bool:
+        """Return whether a session here holds an attempt, as far as this server knows."""
+        session = self._book.session_of(worker_id)
+        if session is None or session.session_no != session_no:
+            return False
+        return session.held.get(ref.task_id) == ref.attempt
 
     def has_room(self, worker_id: str) -> None:
         """Continue with a session that had no room for payloads."""

@@ -215,6 +215,8 @@ def _refusal(worker: Worker | None, hand: Hand) -> Rejection | None:
     refusal = None
     if worker is not None and hand.speaker is not None:
         refusal = worker_rules.speaker_refusal(worker, hand.speaker)
+    if worker is not None and not hand.session_no:
+        refusal = refusal or worker_rules.served_refusal(worker)
     return refusal or worker_rules.hand_out_refusal(worker, hand.receiver_id)
 
 

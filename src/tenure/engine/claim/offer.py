@@ -33,7 +33,9 @@ class Offer(msgspec.Struct, kw_only=True):
     cancel request it was sent. Until it is checked, a batch looks whether the worker is registered
     for the queue and the types. A draining session gets nothing and still hears of what it holds.
     What a poll's worker holds is counted by each batch that may serve it, and the same goes for a
-    session whose worker polls besides. ``turn`` is its place among those that wait.
+    session whose worker polls besides. ``turn`` is its place among those that wait. ``is_driven``:
+    this server calls the worker. A cancel is told when a call with it is answered, and runs are
+    never handed out.
     """
 
     id: int
@@ -43,6 +45,7 @@ class Offer(msgspec.Struct, kw_only=True):
     window: int
     sink: Sink
     is_session: bool = False
+    is_driven: bool = False
     is_checked: bool = False
     is_draining: bool = False
     is_counted: bool = True

@@ -33,13 +33,19 @@ class WorkerNotifier:
         return session is not None
 
     def cancel_all(self, session: Offer, refs: Sequence[TaskRef]) -> None:
-        """Send a session the cancels that it does not know yet; the grace begins now."""
+        """Send a session the cancels that it does not know yet; the grace begins now.
+
+        The driver of a seat begins it when a call that carried the cancel was answered.
+        """
         told = session.told_cancels
         new = tuple(ref for ref in refs if told.get(ref.task_id) != ref.attempt)
         if not new:
             return
         session.sink.cancel(new)
-        self.signalled(session, new)
+        if session.is_driven:
+            told.update((ref.task_id, ref.attempt) for ref in new)
+        else:
+            self.signalled(session, new)
 
     def signalled(self, session: Offer, refs: Sequence[TaskRef]) -> None:
         """Start the grace of cancel requests that a session has been sent."""

@@ -12,6 +12,7 @@ from tenure.engine.services.hint_channel import HintChannel
 from tenure.engine.services.key_use import KeyUse
 from tenure.engine.services.lease_judgement import LeaseJudgement
 from tenure.engine.services.retention import Retention
+from tenure.engine.services.seat_round import SeatRound
 from tenure.engine.services.server_row import ServerTouch
 from tenure.engine.services.space_watch import SpaceWatch
 from tenure.engine.services.vacuum import Vacuum
@@ -24,6 +25,7 @@ def all_services() -> list[Job]:
         DueTasks(),
         LeaseJudgement(),
         HeldRelease(),
+        SeatRound(),
         ChildClosing(),
         ClaimFallback(),
         HintChannel(),

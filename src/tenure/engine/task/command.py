@@ -69,12 +69,16 @@ ItemAnswer = Reported | Rejection
 
 
 class ConfirmTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
-    """The worker really holds these attempts; some of them are ``exclusive``."""
+    """The worker really holds these attempts; some of them are ``exclusive``.
+
+    ``is_answered``: the answer reaches the worker, and with it a cancel request.
+    """
 
     namespace: str
     worker_id: str | None
     items: tuple[TaskRef, ...]
     exclusive: frozenset[TaskRef] = frozenset()
+    is_answered: bool = True
     speaker: str | None = None
 
 
@@ -90,11 +94,12 @@ class TaskBeat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class HeartbeatTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
-    """Attempts make progress."""
+    """Attempts make progress. ``is_answered``: the answer reaches the worker."""
 
     namespace: str
     worker_id: str | None
     items: tuple[TaskBeat, ...]
+    is_answered: bool = True
     speaker: str | None = None
 
 

@@ -232,6 +232,7 @@ def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer
                 attempt=item.attempt,
                 worker_id=command.worker_id,
                 is_exclusive=item in command.exclusive,
+                is_answered=command.is_answered,
             ),
         )
         for item in command.items
@@ -244,11 +245,26 @@ def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAn
     inactive = _inactive(ws, command)
     if inactive is not None:
         return (inactive,) * len(command.items)
-    namespace, worker_id = command.namespace, command.worker_id
-    return tuple(beat(ws, (namespace, item.task_id), item, worker_id) for item in command.items)
+    return tuple(
+        beat(
+            ws,
+            (command.namespace, item.task_id),
+            item,
+            command.worker_id,
+            is_answered=command.is_answered,
+        )
+        for item in command.items
+    )
 
 
-def beat(ws: WorkingSet, key: TaskKey, item: c.TaskBeat, worker_id: str | None) -> c.ItemAnswer:
+def beat(
+    ws: WorkingSet,
+    key: TaskKey,
+    item: c.TaskBeat,
+    worker_id: str | None,
+    *,
+    is_answered: bool = True,
+) -> c.ItemAnswer:
     """Note that an attempt makes progress."""
     task = ws.tasks.get(key)
     refusal = None if task is None else published.too_large(task, item.details)
@@ -261,6 +277,7 @@ def beat(ws: WorkingSet, key: TaskKey, item: c.TaskBeat, worker_id: str | None) 
         percent=item.percent,
         message=item.message,
         said=item.said,
+        is_answered=is_answered,
     )
     return report(ws, key, event)
 

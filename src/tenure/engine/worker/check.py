@@ -6,8 +6,9 @@ from typing import Final
 
 from tenure.core import check as checks
 from tenure.core import limits
+from tenure.core.seat.place import read_place
 from tenure.core.worker.lease import Beat
-from tenure.core.worker.record import NewWorker
+from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine.check import COUNT_MAX, check_namespace, check_refs
 from tenure.engine.worker import command as c
 from tenure.errors import InvalidArgument
@@ -36,6 +37,11 @@ def register_worker(command: c.RegisterWorker) -> None:
     checks.labels(new.labels)
     if new.lease_ms:
         checks.duration_ms(new.lease_ms, "leaseDurationMs")
+    if new.mode is WorkerMode.SERVED:
+        read_place(new.address)
+    elif new.address:
+        message = "address must be empty unless the mode is SERVED"
+        raise InvalidArgument(message, field="address")
 
 
 def drain_worker(command: c.DrainWorker) -> None:

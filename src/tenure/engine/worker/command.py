@@ -103,10 +103,11 @@ class SpareWorkers(Command[WorkDone], frozen=True, kw_only=True):
 
 
 class FailCall(Command[WorkDone], frozen=True, kw_only=True):
-    """A call to a served worker failed."""
+    """A call to a served worker failed; in a former session of it that counts for nothing."""
 
     namespace: str
     worker_id: str
+    session_no: int = 0
 
 
 class HeldAnswer(msgspec.Struct, frozen=True, gc=False):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from tenure.core.access.audit import AuditAction
+from tenure.core.seat.record import Seat
 from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.effect import Stop, StopCause, TellStop
+from tenure.core.task.event import DeliveryMissed, TaskLost
 from tenure.core.task.record import TaskState
 from tenure.core.task.refusal import is_held
 from tenure.core.task.stop import cause_of
@@ -61,7 +65,17 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
     )
     ws.workers.add(worker)
     ws.leases.add(lease)
-    return c.Registration(worker, lease, lease_rules.interval_ms(lease_ms))
+    if new.mode is WorkerMode.SERVED:
+        ws.rows.seats.add(Seat(worker.id, worker.namespace, new.mode, new.address, new.caller))
+    return _registration(ws, worker, lease)
+
+
+def _registration(ws: WorkingSet, worker: Worker, lease: Lease) -> c.Registration:
+    """Return the answer to a registration. A served worker is called each tick."""
+    interval_ms = lease_rules.interval_ms(lease.lease_ms)
+    if worker.mode is WorkerMode.SERVED:
+        interval_ms = min(interval_ms, ws.settings.served_tick_ms)
+    return c.Registration(worker, lease, interval_ms)
 
 
 _DEFAULT_LEASES = {
@@ -86,7 +100,9 @@ def _registered_again(ws: WorkingSet, worker: Worker, new: NewWorker) -> c.Regis
     lease = ws.leases.get(worker.id)
     if lease is None:
         raise worker_rules.inactive(worker.id, worker.end_reason).to_error()
-    differing = ", ".join(worker_record.differences(worker, new))
+    seat = ws.rows.seats.get(worker.id)
+    address = "" if seat is None else seat.address
+    differing = ", ".join(worker_record.differences(worker, new, address=address))
     if differing:
         message = (
             f"The instance key was used to register worker {worker.id} with other content. "
@@ -97,13 +113,14 @@ def _registered_again(ws: WorkingSet, worker: Worker, new: NewWorker) -> c.Regis
         decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(new.key_id))
         assert not isinstance(decision, Rejection)
         worker = decision.worker
-    return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
+    return _registration(ws, worker, lease)
 
 
 def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
     decision = ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
     if isinstance(decision, Rejection):
         return decision
+    ws.rows.seats.close(ws.workers[worker_id])
     # Only a worker that reports itself as done has certainly stopped.
     ws.drop_lease(worker_id, is_kept=reason is not EndReason.DEREGISTERED)
     return None
@@ -116,7 +133,7 @@ def _administered(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
     return worker
 
 
-def _calling(ws: WorkingSet, namespace: str, worker_id: str, speaker: str | None = None) -> Worker:
+def calling(ws: WorkingSet, namespace: str, worker_id: str, speaker: str | None = None) -> Worker:
     """Return the calling worker, or refuse one that is not active in this namespace."""
     worker = ws.workers.get(worker_id)
     refusal = worker_rules.report_refusal(worker, namespace=namespace, worker_id=worker_id)
@@ -137,7 +154,7 @@ def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
     """Let a worker finish what it holds; the answer means that no later hand-out happens."""
     worker_id = command.worker_id
     if command.is_own:
-        worker = _calling(ws, command.namespace, worker_id)
+        worker = calling(ws, command.namespace, worker_id)
     else:
         worker = _administered(ws, command.namespace, worker_id)
     _check_speaker(worker, command.speaker)
@@ -181,14 +198,17 @@ def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
     if worker is not None and is_ours and worker.end_reason is EndReason.DEREGISTERED:
         _check_speaker(worker, command.speaker)
         return worker
-    worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
+    worker = calling(ws, command.namespace, command.worker_id, command.speaker)
     _end(ws, worker.id, EndReason.DEREGISTERED)
     return ws.workers[worker.id]
 
 
 def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
-    worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
+    worker = calling(ws, command.namespace, command.worker_id, command.speaker)
+    served = worker_rules.served_refusal(worker)
+    if served is not None:
+        raise served.to_error()
     if not ws.tasks.held.get(worker.id):
         # A worker that holds tasks may come back to finish them; it gets nothing else.
         ws.check_enabled(command.namespace)
@@ -196,13 +216,10 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     if isinstance(decision, Rejection):
         raise decision.to_error()
     lease = ws.resume(worker.id)
-    stop = reconcile(
-        ws,
-        decision.worker,
-        command.held,
-        heard_at_ms=lease.beat_at_ms,
-        session_no=decision.worker.session_no,
+    report = HeldReport(
+        held=command.held, heard_at_ms=lease.beat_at_ms, session_no=decision.worker.session_no
     )
+    stop = reconcile(ws, decision.worker, report)
     held = [ws.tasks[key] for key in ws.tasks.held.get(worker.id, [])]
     mine = [task for task in held if task.worker_id == worker.id and task.is_attempt_live]
     cancel = [task for task in mine if task.state is TaskState.CANCELLING]
@@ -244,8 +261,10 @@ def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> WorkDone:
 
 
 def fail_call(ws: WorkingSet, command: c.FailCall) -> WorkDone:
-    """Count a failed call to a served worker."""
-    worker = _calling(ws, command.namespace, command.worker_id)
+    """Count a failed call to a served worker, unless another server drives it by now."""
+    worker = calling(ws, command.namespace, command.worker_id)
+    if command.session_no not in {0, worker.session_no}:
+        return WorkDone(0)
     ws.leases.failed.append(worker.id)
     return WorkDone(1)
 
@@ -258,7 +277,8 @@ def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
     if command.held is not None:
         worker = ws.workers.get(command.worker_id)
         if worker is not None and worker.namespace == command.namespace:
-            stop += reconcile(ws, worker, command.held, heard_at_ms=command.previous_beat_at_ms)
+            report = HeldReport(held=command.held, heard_at_ms=command.previous_beat_at_ms)
+            stop += reconcile(ws, worker, report)
     return c.HeldAnswer(stop)
 
 
@@ -290,24 +310,36 @@ def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> None:
         ws.apply(key, task_event.TaskLost(attempt=ref.attempt, worker_id=worker_id))
 
 
-def reconcile(
-    ws: WorkingSet,
-    worker: Worker,
-    reported: tuple[TaskRef, ...],
-    *,
-    heard_at_ms: int,
-    session_no: int | None = None,
-) -> tuple[Stop, ...]:
+class HeldReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A full held set; ``heard_at_ms`` is what came before it, ``session_no`` what it opens.
+
+    If it is the answer to a call, that call ``carried`` attempts, and those ``done`` have ended.
+    """
+
+    held: tuple[TaskRef, ...]
+    heard_at_ms: int
+    session_no: int | None = None
+    carried: frozenset[TaskRef] = frozenset()
+    done: tuple[TaskRef, ...] = ()
+
+
+def reconcile(ws: WorkingSet, worker: Worker, report: HeldReport) -> tuple[Stop, ...]:
     """Compare a worker's report with what it holds; return what it has to stop."""
-    said = set(reported)
-    heard_at_ms = reconcile_rules.counted_from_ms(heard_at_ms, now_ms=ws.now_ms)
+    reported, session_no = report.held, report.session_no
+    said = {*reported, *report.done}
+    heard_at_ms = reconcile_rules.counted_from_ms(report.heard_at_ms, now_ms=ws.now_ms)
     for key in ws.tasks.held.get(worker.id, []):
         task = ws.tasks[key]
         ref = TaskRef(task.id, task.attempt)
-        if ref not in said and is_held(task, ref.attempt, worker.id):
+        if ref in said or not is_held(task, ref.attempt, worker.id):
+            continue
+        event: DeliveryMissed | TaskLost | None
+        if ref in report.carried:
+            event = reconcile_rules.uncarried(task)
+        else:
             event = reconcile_rules.missing(task, heard_at_ms=heard_at_ms, session_no=session_no)
-            if event is not None:
-                ws.apply(key, event)
+        if event is not None:
+            ws.apply(key, event)
     stop = []
     for ref in reported:
         key = (worker.namespace, ref.task_id)

@@ -60,11 +60,15 @@ async def run(
     workers: dict[str, Worker] = {}
     if spoken_for:
         workers, waiting = await _compare_keys(tx, spoken_for, waiting, answers)
+    asked = {x.worker_id for _, x in waiting if x.wants_cancels}
+    if asked:
+        workers |= {each.id: each for each in await worker_table.read_workers(tx, asked)}
+        waiting = [each for each in waiting if _may_beat(each, workers, answers)]
     while waiting:
         # One heartbeat per worker and round: a second one needs the token that the first created.
         first: dict[str, Placed] = {}
         later = [each for each in waiting if first.setdefault(each[1].worker_id, each) is not each]
-        workers.update(await _beat(tx, list(first.values()), now_ms, answers))
+        await _beat(tx, list(first.values()), workers, answers, now_ms=now_ms)
         waiting = later
     for index, touch in touches:
         await touch_server(tx, touch.server_id, now_ms=now_ms, position=position)
@@ -78,6 +82,18 @@ async def _compare_keys(
     """Read workers, and keep the heartbeats that have their keys."""
     workers = {each.id: each for each in await worker_table.read_workers(tx, spoken_for)}
     return workers, [each for each in waiting if _is_its_own(each, workers, answers)]
+
+
+def _may_beat(placed: Placed, workers: dict[str, Worker], answers: list[object]) -> bool:
+    """Return whether a worker sends heartbeats; a served one is called instead, and refused."""
+    index, command = placed
+    worker = workers.get(command.worker_id) if command.wants_cancels else None
+    if worker is None or worker.namespace != command.namespace:
+        return True
+    refusal = worker_rules.served_refusal(worker)
+    if refusal is not None:
+        answers[index] = refusal.to_error()
+    return refusal is None
 
 
 def _is_its_own(placed: Placed, workers: dict[str, Worker], answers: list[object]) -> bool:
@@ -103,16 +119,21 @@ def _granted(command: c.Heartbeat, settings: Settings) -> c.Heartbeat:
 
 
 async def _beat(
-    tx: Tx, commands: Sequence[Placed], now_ms: int, answers: list[object]
-) -> dict[str, Worker]:
-    """Renew, answer, and return the workers that were read for the answers."""
+    tx: Tx,
+    commands: Sequence[Placed],
+    workers: dict[str, Worker],
+    answers: list[object],
+    *,
+    now_ms: int,
+) -> None:
+    """Renew and answer; workers that are read for that are added to the known ones."""
     renewed = {
         lease.worker_id: lease
         for lease in await lease_table.beat_leases(
             tx, [(x.worker_id, x.namespace, x.beat) for _, x in commands], now_ms
         )
     }
-    workers, leases = await _look_closer(tx, commands, renewed)
+    leases = await _look_closer(tx, commands, renewed, workers)
     asked = {x.worker_id for _, x in commands if x.wants_cancels and x.worker_id in renewed}
     cancels = await _load_cancels(tx, asked)
     stops = await _take_stops(tx, asked)
@@ -131,24 +152,17 @@ async def _beat(
             )
         else:
             answers[index] = c.Renewed(lease)
-    return workers
 
 
 async def _look_closer(
-    tx: Tx, commands: Sequence[Placed], renewed: dict[str, Lease]
-) -> tuple[dict[str, Worker], dict[str, Lease]]:
-    """Read the reason of a refusal, and the status if a poll has no other way to get it."""
-    refused: set[str] = set()
-    if len(renewed) < len(commands):
-        refused = {x.worker_id for _, x in commands if x.worker_id not in renewed}
-    asked = {x.worker_id for _, x in commands if x.wants_cancels}
-    workers: dict[str, Worker] = {}
-    leases: dict[str, Lease] = {}
-    if refused:
-        leases = {each.worker_id: each for each in await lease_table.read_leases(tx, refused)}
-    if refused or asked:
-        workers = {each.id: each for each in await worker_table.read_workers(tx, refused | asked)}
-    return workers, leases
+    tx: Tx, commands: Sequence[Placed], renewed: dict[str, Lease], workers: dict[str, Worker]
+) -> dict[str, Lease]:
+    """Read the reason of a refusal: the lease as it is, and the worker if there is none."""
+    if len(renewed) == len(commands):
+        return {}
+    refused = {x.worker_id for _, x in commands if x.worker_id not in renewed}
+    workers.update((each.id, each) for each in await worker_table.read_workers(tx, refused))
+    return {each.worker_id: each for each in await lease_table.read_leases(tx, refused)}
 
 
 async def _load_cancels(tx: Tx, asked: set[str]) -> dict[str, list[TaskRef]]:

@@ -16,6 +16,7 @@ from tenure.store.table.journal_copy import JournalCopyRows
 from tenure.store.table.lease import LeaseRows
 from tenure.store.table.queue import NamespaceRows, QueueRows
 from tenure.store.table.row_set import RowSet
+from tenure.store.table.seat import SeatRows
 from tenure.store.table.stop import StopRows
 from tenure.store.table.task import AttemptRows, TaskRows
 from tenure.store.table.worker import ReceiverRows, WorkerRows
@@ -30,6 +31,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     WorkerRows,
     ReceiverRows,
     LeaseRows,
+    SeatRows,
     KeyRows,
     ExternalIdRows,
     TaskRows,
@@ -62,6 +64,7 @@ class RowSets:
         self.workers: WorkerRows = rows[WorkerRows]
         self.receivers: ReceiverRows = rows[ReceiverRows]
         self.leases: LeaseRows = rows[LeaseRows]
+        self.seats: SeatRows = rows[SeatRows]
         self.keys: KeyRows = rows[KeyRows]
         self.external_ids: ExternalIdRows = rows[ExternalIdRows]
         self.tasks: TaskRows = rows[TaskRows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenure.store.table.seat import delete_seats
 from tenure.store.table.stop import take_stops
 from tenure.store.transaction import Tx
 
@@ -38,9 +39,11 @@ async def delete_old_keys(tx: Tx, *, before_ms: int, amount: int) -> int:
 
 
 async def delete_offline_workers(tx: Tx, *, before_ms: int, amount: int) -> int:
-    """Delete workers that ended before, with what they were to be told; return how many."""
+    """Delete workers that ended before, with their seats and stops; return how many."""
     rows = await tx.one("delete_offline_workers", before_ms, amount)
-    await take_stops(tx, [str(row[0]) for row in rows])
+    worker_ids = [str(row[0]) for row in rows]
+    await take_stops(tx, worker_ids)
+    await delete_seats(tx, worker_ids)
     return len(rows)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from tenure.core.queue import Queue
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.worker.receiver import Receiver
-from tenure.core.worker.record import Worker
+from tenure.core.worker.record import Worker, WorkerMode
 from tenure.store.table import codec
 from tenure.store.table.fence import check_fence
 from tenure.store.table.row_set import RowSet, Table
@@ -119,7 +119,10 @@ class WorkerRows(RowSet[str, Worker]):
             found = await find_workers(
                 tx, namespace=namespace, instance_key=instance_key, name=name
             )
-            rows.leases.wanted.update(map(self.take, found))
+            for worker in found:
+                rows.leases.wanted.add(self.take(worker))
+                if worker.mode is WorkerMode.SERVED:
+                    rows.seats.wanted.add(worker.id)
         if rows.receivers.uncounted:
             await self._lock_receivers(tx, rows.receivers)
         else:

@@ -10,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 import tenure
 from tenure.api.guard.access import PRINCIPAL, speaker
+from tenure.api.guard.client_address import rpc_address
 from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
@@ -24,9 +25,10 @@ from tenure.api.rpc.view import journal_view, task_view, worker_view
 from tenure.core import check, limits
 from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
+from tenure.core.seat.secret import call_secret
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Beat
-from tenure.core.worker.record import NewWorker
+from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine.read import query
 from tenure.engine.task.command import ClaimTasks, Tasks
 from tenure.engine.worker import command as c
@@ -50,6 +52,7 @@ class WorkflowService(
         """Also know whether the server can work."""
         super().__init__(shared)
         self._readiness = shared.readiness
+        self._served = shared.served
 
     # -- The life of a worker
 
@@ -58,20 +61,28 @@ class WorkflowService(
     ) -> pb.RegisterWorkerResponse:
         """Register an incarnation; the same instance key again returns the same one."""
         namespace = scope(request.namespace_id)
+        caller = rpc_address(context.peer())
         command = c.RegisterWorker(
-            namespace=namespace, new=self._new_worker(request), speaker=speaker()
+            namespace=namespace, new=self._new_worker(request, caller), speaker=speaker()
         )
         self._allowance.registrations.take(namespace)
+        is_served = command.new.mode is WorkerMode.SERVED
+        if is_served:
+            await self._served.check(request.address, caller)
         made = await self._engine.submit(command)
-        return pb.RegisterWorkerResponse(
+        answer = pb.RegisterWorkerResponse(
             worker_id=made.worker.id,
             heartbeat_interval_secs=max(1, made.interval_ms // _MS_PER_S),
             heartbeat_interval_ms=made.interval_ms,
             lease_duration=worker_view.duration(made.lease.lease_ms),
-            token=str(made.lease.token),
         )
+        if is_served:
+            answer.call_secret = call_secret(self._engine.secrets.call_key, made.worker.id)
+        else:
+            answer.token = str(made.lease.token)
+        return answer
 
-    def _new_worker(self, request: pb.RegisterWorkerRequest) -> NewWorker:
+    def _new_worker(self, request: pb.RegisterWorkerRequest, caller: str) -> NewWorker:
         return NewWorker(
             instance_key=request.instance_key or self._engine.clock.new_id(),
             queue=request.task_queue,
@@ -85,6 +96,8 @@ class WorkflowService(
             labels=dict(request.labels),
             lease_ms=worker_view.given_ms(request, "lease_duration", 0),
             key_id=PRINCIPAL.get().key_id,
+            address=request.address,
+            caller=caller,
         )
 
     async def WorkerHeartbeat(

@@ -31,8 +31,8 @@ _NS_PER_MS: Final = 1_000_000
 def mode(number: int) -> WorkerMode:
     """Return the mode of a worker; unspecified means that it polls."""
     found = _MODE_OF.get(number) if number else WorkerMode.POLL
-    if found is None or found is WorkerMode.SERVED:
-        raise InvalidArgument("mode must be SESSION or POLL", field="mode")
+    if found is None:
+        raise InvalidArgument("mode must be SESSION, POLL or SERVED", field="mode")
     return found
 
 

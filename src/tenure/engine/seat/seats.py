@@ -1,0 +1,201 @@
+"""The seats of this server: which workers it drives, each by one task of one group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tenure.core.limits import SEAT_NOTE_MS
+from tenure.core.seat import share
+from tenure.core.seat.record import Seat
+from tenure.core.seat.share import Survey
+from tenure.core.worker.record import WorkerMode
+from tenure.engine.seat.call import Caller
+from tenure.engine.seat.call_tally import CallTally
+from tenure.engine.seat.command import SeatTaken, TakeSeat
+from tenure.engine.seat.places import Places
+from tenure.engine.seat.served_driver import ServedDriver
+from tenure.errors import TenureError
+from tenure.store.failure import StoreError
+from tenure.store.table import seat as seat_table
+from tenure.store.transaction import LaneName, Tx
+
+if TYPE_CHECKING:
+    from tenure.engine.engine import Engine
+
+log = structlog.get_logger("tenure.engine")
+MODE = WorkerMode.SERVED
+
+
+class Seats:
+    """Takes free seats up to a fair share, gives surplus back, and runs the drivers."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Start without seats; without a caller none is taken."""
+        self._engine = engine
+        self._caller: Caller | None = None
+        self._places = Places()
+        self.tally = CallTally()
+        self._drivers: dict[str, ServedDriver] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._noted_at_mono_ms = 0
+
+    def __len__(self) -> int:
+        """Return how many workers this server drives."""
+        return len(self._drivers)
+
+    def open(self, caller: Caller) -> None:
+        """Drive workers from now on, which are reached by ``caller``."""
+        self._caller = caller
+
+    def driver_of(self, worker_id: str) -> ServedDriver | None:
+        """Return the driver of a worker, if this server has its seat."""
+        return self._drivers.get(worker_id)
+
+    async def serve(self) -> None:
+        """Own the drivers until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    # -- One round
+
+    async def round(self) -> int:
+        """Take and give back seats; return how many seats have another owner or driver now."""
+        if self._caller is None:
+            return 0
+        engine = self._engine
+        server_id = engine.server_id
+
+        async def body(tx: Tx) -> tuple[Survey, dict[str, int], list[Seat]]:
+            now_ms = await tx.now_ms()
+            await seat_table.touch_driver(tx, server_id, now_ms=now_ms)
+            survey = await seat_table.survey_seats(tx, MODE, server_id, now_ms=now_ms)
+            own = await seat_table.list_own_seats(tx, server_id)
+            amount = share.wanted_count(survey)
+            free = []
+            if amount:
+                free = await seat_table.find_free_seats(tx, MODE, now_ms=now_ms, amount=amount)
+            return survey, own, free
+
+        survey, own, free = await engine.store.transaction(body, LaneName.SERVICE)
+        count = await self._leave_lost(own)
+        count += await self._give(self._surplus(survey))
+        count += await self._take(free, own)
+        await self._note()
+        return count
+
+    async def _leave_lost(self, own: dict[str, int]) -> int:
+        """Stop the drivers of seats that are not this server's any more."""
+        lost = [
+            each
+            for each, driver in self._drivers.items()
+            if own.get(each) != driver.session_no and not driver.is_ending
+        ]
+        await self._stop(lost)
+        return len(lost)
+
+    def _surplus(self, survey: Survey) -> list[str]:
+        amount = share.surplus_count(survey)
+        # Those that were taken last: the others stay where they are.
+        return list(self._drivers)[len(self._drivers) - amount :] if amount else []
+
+    async def _give(self, worker_ids: list[str]) -> int:
+        if not worker_ids:
+            return 0
+        await self._stop(worker_ids)
+        server_id = self._engine.server_id
+        await self._engine.store.transaction(
+            lambda tx: seat_table.give_seats(tx, server_id, worker_ids), LaneName.SERVICE
+        )
+        log.info("seats.given", count=len(worker_ids))
+        return len(worker_ids)
+
+    async def _take(self, free: Iterable[Seat], own: dict[str, int]) -> int:
+        """Take seats, also own ones without a driver: the answer of a former try was lost."""
+        wanted = {each.worker_id: each.namespace for each in free}
+        missing = [each for each in own if each not in self._drivers and each not in wanted]
+        if missing:
+            found = await self._engine.store.read(lambda tx: seat_table.read_seats(tx, missing))
+            wanted |= {each.worker_id: each.namespace for each in found if each.is_open}
+        taken = await asyncio.gather(*(self._take_one(*each) for each in wanted.items()))
+        if any(taken):
+            log.info("seats.taken", count=sum(taken))
+        return sum(taken)
+
+    async def _take_one(self, worker_id: str, namespace: str) -> bool:
+        assert self._caller is not None
+        driver = ServedDriver(self._engine, self._caller, self._places, self.tally)
+        try:
+            taken: SeatTaken = await self._engine.submit(
+                TakeSeat(namespace=namespace, worker_id=worker_id, sink=driver)
+            )
+        except (TenureError, StoreError) as refusal:
+            log.debug("seats.not_taken", worker_id=worker_id, error=str(refusal))
+            return False
+        driver.take(taken)
+        return self._begin(worker_id, driver)
+
+    def _begin(self, worker_id: str, driver: ServedDriver) -> bool:
+        """Begin to drive, unless the server stops."""
+        if self._group is None or self._caller is None:
+            driver.close()
+            return False
+        earlier = self._tasks.get(worker_id)
+        if earlier is not None:
+            earlier.cancel()
+        self._drivers[worker_id] = driver
+        task = self._group.create_task(self._drive(driver), name=f"seat {worker_id}")
+        self._tasks[worker_id] = task
+        return True
+
+    async def _drive(self, driver: ServedDriver) -> None:
+        try:
+            await driver.serve()
+        except Exception:
+            # One driver never ends the others; the next round takes the seat again.
+            log.exception("seat.failed", worker_id=driver.worker_id)
+        finally:
+            if self._drivers.get(driver.worker_id) is driver:
+                del self._drivers[driver.worker_id], self._tasks[driver.worker_id]
+
+    async def _stop(self, worker_ids: Iterable[str]) -> None:
+        tasks = [self._tasks[each] for each in worker_ids if each in self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _note(self) -> None:
+        """Write what the drivers saw, some seconds after the last time."""
+        mono_ms = self._engine.clock.monotonic_ms()
+        if mono_ms - self._noted_at_mono_ms < SEAT_NOTE_MS:
+            return
+        self._noted_at_mono_ms = mono_ms
+        notes = [note for each in self._drivers.values() if (note := each.take_note())]
+        if notes:
+            server_id = self._engine.server_id
+            await self._engine.store.transaction(
+                lambda tx: seat_table.note_seats(tx, server_id, notes), LaneName.SERVICE
+            )
+
+    async def leave(self) -> None:
+        """Stop all drivers and give back all seats: the server stops."""
+        if self._caller is None:
+            return
+        self._caller = None
+        await self._stop(list(self._tasks))
+        server_id = self._engine.server_id
+        try:
+            await self._engine.store.transaction(
+                lambda tx: seat_table.leave_seats(tx, server_id), LaneName.SERVICE
+            )
+        except StoreError as error:
+            # Then others take them when this server is stale.
+            log.warning("seats.not_given", error=str(error))
