@@ -83,6 +83,7 @@ TABLES: Final = [
     "leases",
     "stops",
     "seats",
+    "endpoints",
     "servers",
     "secrets",
     "api_keys",

@@ -28,6 +28,8 @@ class EventKind(enum.StrEnum):
     WORKER = "worker"
     QUEUE = "queue"
     NAMESPACE = "namespace"
+    # An HTTP worker; its id is its name.
+    ENDPOINT = "endpoint"
     # A running attempt reported progress: its task or run has a new version, and is otherwise the
     # same.
     PROGRESS = "progress"

@@ -8,6 +8,7 @@ from tenure.engine.access.spec import ACCESS_SPECS
 from tenure.engine.callback.spec import CALLBACK_SPECS
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_spec import CommandSpec
+from tenure.engine.endpoint.spec import ENDPOINT_SPECS
 from tenure.engine.run.spec import RUN_SPECS
 from tenure.engine.seat.spec import SEAT_SPECS
 from tenure.engine.task.spec import TASK_SPECS
@@ -19,6 +20,7 @@ ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (
     *WORKER_SPECS,
     *CALLBACK_SPECS,
     *SEAT_SPECS,
+    *ENDPOINT_SPECS,
     *ACCESS_SPECS,
 )
 SPECS: Final[dict[type, CommandSpec[Any]]] = {each.kind: each for each in ALL_SPECS}

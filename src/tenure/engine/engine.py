@@ -9,7 +9,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 import structlog
 
@@ -25,11 +25,12 @@ from tenure.engine.batch.damage_log import note_damage
 from tenure.engine.batch.memory import BatchMemory
 from tenure.engine.batch.runner import BatchRunner, Pause, WorkEntry
 from tenure.engine.batch.working_set import WorkingSet
-from tenure.engine.claim.dispatch import Dispatch
+from tenure.engine.claim.dispatch import Dispatch, Seated, Seating
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
 from tenure.engine.command import Answer, Command, TaskRef
 from tenure.engine.command_table import SPECS, payload_bytes, weigh
+from tenure.engine.endpoint.command import EndpointTaken
 from tenure.engine.lane import Entry, Lane, resolve
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
 from tenure.engine.replica.event_feed import EventFeed
@@ -38,7 +39,7 @@ from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.replica.run_news import RunNews
 from tenure.engine.replica.session_news import SessionNews
 from tenure.engine.run.command import RecordSteps
-from tenure.engine.seat.command import SeatTaken, TakeSeat
+from tenure.engine.seat.command import SeatTaken
 from tenure.engine.seat.seats import Seats
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
@@ -59,6 +60,8 @@ RETRY_AFTER_MS = 500
 GRACE_MARGIN_MS = 10
 C = TypeVar("C")
 # A member of an enum costs more than a global name, and each command needs its lane.
+# Answers after which a worker has an offer that is topped up.
+_SEATED: Final = frozenset({c.SessionAnswer, SeatTaken, EndpointTaken})
 _HEARTBEAT: Final = LaneName.HEARTBEAT
 
 
@@ -262,6 +265,10 @@ class Engine:
         """Change how many attempts a session accepts."""
         self._dispatch.set_window(worker_id, window)
 
+    def held_count(self, worker_id: str) -> int:
+        """Return how many attempts a session here holds, as far as this server knows."""
+        return self._dispatch.held_count(worker_id)
+
     def session_holds(self, worker_id: str, session_no: int, ref: TaskRef) -> bool:
         """Return whether a session here holds an attempt, as far as this server knows."""
         return self._dispatch.holds(worker_id, session_no, ref)
@@ -413,10 +420,8 @@ class Engine:
             # Deliveries are written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
-            if (type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer)) or (
-                type(command) is TakeSeat and isinstance(answer, SeatTaken)
-            ):
-                self._dispatch.seat_session(command, answer)
+            if type(answer) in _SEATED:
+                self._dispatch.seat_session(cast("Seating", command), cast("Seated", answer))
             if type(command) is not ClaimTasks:
                 resolve(future, answer)
         if committed.ws.effects:

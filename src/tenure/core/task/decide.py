@@ -65,6 +65,8 @@ def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
     # A worker that reports on its attempt knows about it.
     if task.worker_id is None or (is_report and event.worker_id is not None):  # type: ignore[union-attr]  # every report has one
         return decision
+    if is_report and event.said is not None:  # type: ignore[union-attr]
+        return stop.with_freed(task, decision)
     return stop.with_stop(task, decision)
 
 
@@ -190,6 +192,12 @@ DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     task_event.AttemptContinued: generation.continue_as_new,
     task_event.StepsRecorded: lambda task, _, _now_ms: Decision(task),
     task_event.DeliveryMissed: lambda task, _, now_ms: attempt_failure.undelivered(task, now_ms),
+    task_event.DeliveryAccepted: lambda task, _, now_ms: Decision(
+        confirmation.accepted(task, now_ms)
+    ),
+    task_event.DeliveryRefused: lambda task, event, now_ms: attempt_failure.fail_attempt(
+        task, event.error, Outcome.FAILED, 0.5, now_ms
+    ),
     task_event.TaskLost: lambda task, _, now_ms: attempt_failure.lose(
         task, Outcome.LOST_TASK, Loss(at_ms=now_ms), now_ms
     ),

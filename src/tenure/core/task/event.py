@@ -129,6 +129,16 @@ class DeliveryMissed(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker is alive and never got the attempt."""
 
 
+class DeliveryAccepted(AttemptReport, frozen=True, kw_only=True, gc=False):
+    """An endpoint took the envelope; its process has to report within the endpoint's time."""
+
+
+class DeliveryRefused(AttemptReport, frozen=True, kw_only=True, gc=False):
+    """An endpoint does not take this envelope, and never will; no process has it."""
+
+    error: ErrorInfo
+
+
 class TaskLost(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker no longer knows the attempt."""
 
@@ -223,6 +233,8 @@ TaskEvent = (
     | StepsRecorded
     | CancelSignalled
     | DeliveryMissed
+    | DeliveryAccepted
+    | DeliveryRefused
     | TaskLost
     | WorkerLost
     | CancelRequested

@@ -316,6 +316,8 @@ def _hand(_used: float, _place: int, offer: Offer, credit: int, room_bytes: int)
         credit=credit,
         window=offer.window,
         session_no=offer.session_no,
+        times=offer.times,
+        is_driven=offer.is_driven,
         is_new=is_new,
         is_counted=offer.is_counted,
         worker_version=offer.worker_version,

@@ -11,10 +11,12 @@ from tenure.core.task import confirmation
 from tenure.core.task.record import Task, TaskKind, TaskState
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.store.table.endpoint import EndpointRows
 
 PAUSED: Final = "PAUSED"
 ACTIVE: Final = "ACTIVE"
 DISABLED: Final = "DISABLED"
+DELETED: Final = "DELETED"
 # Until Python 3.12 members of an enum are found by a Python function.
 _WORKFLOW: Final = TaskKind.WORKFLOW
 # upper() creates a new text for each hint.
@@ -35,6 +37,9 @@ def hints_of(ws: WorkingSet) -> Iterator[Hint]:
         yield from _workers(ws)
     if ws.queues.changed or ws.namespaces.new or ws.namespaces.changed:
         yield from _places(ws)
+    endpoints = ws.rows.endpoints
+    if endpoints.new or endpoints.changed or endpoints.removed:
+        yield from _endpoints(endpoints)
 
 
 def _of_task(task: Task, version: int, *, is_progress: bool = False) -> Hint:
@@ -52,6 +57,18 @@ def _workers(ws: WorkingSet) -> Iterator[Hint]:
         for each in workers.values():
             version = each.version + raised
             yield Hint(kind, each.namespace, each.id, version, _NAMES[each.status], each.queue)
+
+
+def _endpoints(rows: EndpointRows) -> Iterator[Hint]:
+    for endpoints, raised, gone in (
+        (rows.new, 0, ""),
+        (rows.changed, 1, ""),
+        (rows.removed, 1, DELETED),
+    ):
+        for each in endpoints.values():
+            state = gone or (PAUSED if each.pause else ACTIVE)
+            version = each.version + raised
+            yield Hint(EventKind.ENDPOINT, each.namespace, each.name, version, state, each.queue)
 
 
 def _places(ws: WorkingSet) -> Iterator[Hint]:

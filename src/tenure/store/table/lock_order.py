@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from tenure.store.table.access import AccessRows, AuditRows
 from tenure.store.table.child import ChildRows
 from tenure.store.table.closing import ClosingRows
+from tenure.store.table.endpoint import EndpointRows
 from tenure.store.table.external_id import ExternalIdRows
 from tenure.store.table.group import GroupRows
 from tenure.store.table.idempotency import KeyRows
@@ -32,6 +33,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     ReceiverRows,
     LeaseRows,
     SeatRows,
+    EndpointRows,
     KeyRows,
     ExternalIdRows,
     TaskRows,
@@ -65,6 +67,7 @@ class RowSets:
         self.receivers: ReceiverRows = rows[ReceiverRows]
         self.leases: LeaseRows = rows[LeaseRows]
         self.seats: SeatRows = rows[SeatRows]
+        self.endpoints: EndpointRows = rows[EndpointRows]
         self.keys: KeyRows = rows[KeyRows]
         self.external_ids: ExternalIdRows = rows[ExternalIdRows]
         self.tasks: TaskRows = rows[TaskRows]
