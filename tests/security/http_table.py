@@ -42,7 +42,13 @@ _WORKER: Final = "/v1/workers/$worker"
 _QUEUE: Final = "/v1/queues/$queue"
 _RUN: Final = "/v1/runs/$run"
 _SCHEDULE: Final = "/v1/schedules/$pending"
-_ENDPOINT: Final = "/v1/endpoints/$queue"
+_ENDPOINT: Final = "/v1/endpoints/$endpoint"
+_NEW_ENDPOINT: Final = {
+    "name": "$new_name",
+    "queue": "$queue",
+    "types": ["push"],
+    "url": "https://hook.example/tasks",
+}
 
 ROUTES: Final[dict[str, Row]] = {
     "POST /v1/tasks": Row(SUBMITTERS, _at("/v1/tasks", _NEW), is_change=True),
@@ -145,6 +151,19 @@ ROUTES: Final[dict[str, Row]] = {
     ),
     "GET /v1/api-keys/{keyId}": Row(ADMINS, _plain("/v1/api-keys/$key")),
     "DELETE /v1/api-keys/{keyId}": Row(ADMINS, _plain("/v1/api-keys/$key"), is_change=True),
+    "GET /v1/endpoints": Row(
+        READERS, _at("/v1/endpoints", pageSize=1, pageToken="$endpoint_cursor")
+    ),
+    "POST /v1/endpoints": Row(ADMINS, _at("/v1/endpoints", _NEW_ENDPOINT), is_change=True),
+    "GET /v1/endpoints/{endpoint}": Row(READERS, _at(_ENDPOINT)),
+    "PUT /v1/endpoints/{endpoint}": Row(ADMINS, _at(_ENDPOINT, {"concurrency": 2}), is_change=True),
+    "DELETE /v1/endpoints/{endpoint}": Row(ADMINS, _at(_ENDPOINT), is_change=True),
+    "POST /v1/endpoints/{endpoint}/pause": Row(ADMINS, _at(f"{_ENDPOINT}/pause"), is_change=True),
+    "POST /v1/endpoints/{endpoint}/resume": Row(ADMINS, _at(f"{_ENDPOINT}/resume"), is_change=True),
+    "POST /v1/endpoints/{endpoint}/test": Row(ADMINS, _at(f"{_ENDPOINT}/test")),
+    "POST /v1/endpoints/{endpoint}/rotate-secret": Row(
+        ADMINS, _at(f"{_ENDPOINT}/rotate-secret"), is_change=True
+    ),
     "POST /v1/token-keys": Row(ADMINS, _plain("/v1/token-keys"), Where.WHOLE),
     "GET /v1/audit": Row(ADMINS, _at("/v1/audit", actor="$key")),
     "GET /v1/events": Row(READERS, _at("/v1/events", queue="$queue")),
@@ -168,11 +187,6 @@ ROUTES: Final[dict[str, Row]] = {
     "POST /v1/schedules/{scheduleId}/resume": _later(f"{_SCHEDULE}/resume", SUBMITTERS),
     "POST /v1/schedules/{scheduleId}/trigger": _later(f"{_SCHEDULE}/trigger", SUBMITTERS),
     "GET /v1/schedules/{scheduleId}/fires": _later(f"{_SCHEDULE}/fires", READERS),
-    "GET /v1/endpoints": _later("/v1/endpoints", READERS),
-    "POST /v1/endpoints": _later("/v1/endpoints", ADMINS),
-    "GET /v1/endpoints/{endpoint}": _later(_ENDPOINT, READERS),
-    "PUT /v1/endpoints/{endpoint}": _later(_ENDPOINT, ADMINS),
-    "DELETE /v1/endpoints/{endpoint}": _later(_ENDPOINT, ADMINS),
 }
 
 ID_FIELDS: Final = frozenset(
@@ -188,6 +202,7 @@ ID_FIELDS: Final = frozenset(
         "idempotencyKey",
         "actor",
         "NamespaceBody.name",
+        "NewEndpointBody.name",
     }
 )
 PLAIN_FIELDS: Final = frozenset(
@@ -214,6 +229,10 @@ PLAIN_FIELDS: Final = frozenset(
         "stepId",
         "onLive",
         # What a process behind an endpoint says of itself; the token names its attempt.
+        # Where an endpoint is, and what it takes.
+        "url",
+        "types",
+        "headers",
         "workerId",
         "startedAt",
         "heartbeatAt",

@@ -71,12 +71,14 @@ class Cast:
     worker: str
     session_worker: str
     key: str
+    endpoint: str
     task_token: str
     task_cursor: str
     run_cursor: str
     step_cursor: str
     worker_cursor: str
     queue_cursor: str
+    endpoint_cursor: str
     # Of one's own: not used by anybody yet. Of somebody else: in use there.
     new_task: str
     new_idempotency: str
@@ -146,6 +148,7 @@ _ALIKE: Final = (
     (re.compile(r"tnr_[a-z2-7]{16}_[\w-]{43}"), "KEY"),
     (re.compile(r"\b[a-z2-7]{16}\b"), "KEY_ID"),
     (re.compile(r"\bqueue-\d+\b"), "QUEUE"),
+    (re.compile(r"whsec_[\w+/=]+"), "SECRET"),
     (re.compile(r"\b(acme/default|other/default|nobody/here)\b"), "NAMESPACE"),
     (re.compile(r"\bnew-\d+\b"), "NEW"),
     # Where a listener to events begins.

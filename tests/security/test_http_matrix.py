@@ -118,6 +118,8 @@ TOLD: Final = {
     "step_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
     "queue_cursor": {"invalid_argument"},
+    "endpoint_cursor": {"invalid_argument"},
+    "endpoint": {"not_found"},
     "queue": {"invalid_argument", OK},
     "key": {"not_found", OK},
     "worker": {"not_found"},

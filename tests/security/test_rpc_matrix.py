@@ -148,6 +148,8 @@ TOLD: Final = {
     "step_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
     "queue_cursor": {"invalid_argument"},
+    "endpoint_cursor": {"invalid_argument"},
+    "endpoint": {"not_found"},
     "queue": {"invalid_argument", OK},
     "worker": {"not_found", "worker_inactive", "attempt_mismatch", OK},
     "session_worker": {"not_found", "worker_inactive"},

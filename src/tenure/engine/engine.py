@@ -28,7 +28,7 @@ from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.dispatch import Dispatch, Seated, Seating
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
-from tenure.engine.command import Answer, Command, TaskRef
+from tenure.engine.command import Answer, AnyCommand, Command, TaskRef
 from tenure.engine.command_table import SPECS, payload_bytes, weigh
 from tenure.engine.endpoint.command import EndpointTaken
 from tenure.engine.lane import Entry, Lane, resolve
@@ -59,6 +59,7 @@ RETRY_AFTER_MS = 500
 # A grace is checked when it has ended by the store's clock too.
 GRACE_MARGIN_MS = 10
 C = TypeVar("C")
+K = TypeVar("K", bound=AnyCommand)
 # A member of an enum costs more than a global name, and each command needs its lane.
 # Answers after which a worker has an offer that is topped up.
 _SEATED: Final = frozenset({c.SessionAnswer, SeatTaken, EndpointTaken})
@@ -221,6 +222,11 @@ class Engine:
             task.cancel()
 
     # -- Commands ------------------------------------------------------------------------------
+
+    def check(self, command: K) -> K:
+        """Return a command, or raise the typed error if it is malformed."""
+        SPECS[type(command)].check(command)
+        return command
 
     def submit(self, command: Command[Answer]) -> asyncio.Future[Answer]:
         """Check a command, queue it, and return the future of its answer.

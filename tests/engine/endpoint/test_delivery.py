@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.core import limits
-from tenure.core.endpoint.record import Pause
+from tenure.core.endpoint.record import Endpoint, Pause
 from tenure.core.endpoint.verdict import Delivery, Verdict
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.callback import CallbackReport, CallbackTimes
@@ -37,7 +37,7 @@ async def complete(world: World, engine: Engine, task_id: str) -> None:
     await engine.submit(CompleteCallback(namespace=NAMESPACE, run_id=task_id, item=item))
 
 
-async def stored(engine: Engine, name: str = "hook") -> c.Endpoint | None:
+async def stored(engine: Engine, name: str = "hook") -> Endpoint | None:
     return await engine.store.read(
         lambda tx: endpoint_table.find_endpoint(tx, namespace=NAMESPACE, name=name)
     )

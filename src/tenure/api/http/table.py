@@ -30,6 +30,7 @@ from tenure.api.http.route import (
     worker,
 )
 from tenure.api.http.route.callback import route as callback
+from tenure.api.http.route.endpoint import route as endpoint
 from tenure.api.http.route.run import explain as run_explain
 from tenure.api.http.route.run import route as run
 from tenure.api.http.route.run import step
@@ -65,6 +66,7 @@ OPERATIONS: Final = (
     *step.OPERATIONS,
     *run_explain.OPERATIONS,
     *callback.OPERATIONS,
+    *endpoint.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,

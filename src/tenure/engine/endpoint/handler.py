@@ -216,11 +216,11 @@ def is_undelivered(task: Task) -> bool:
 def report_delivery(ws: WorkingSet, command: c.ReportDelivery) -> c.Delivered:
     """Apply the result of a POST; after a process has reported it means nothing for the task."""
     key = (command.namespace, command.item.task_id)
+    endpoint = ws.rows.endpoints.get(command.worker_id) if command.counts else None
     if key in ws.tasks:
         event = _event(command.item, command.worker_id, command.delivery)
         if isinstance(ws.apply(key, event), Rejection) and not _is_about_endpoint(command.delivery):
-            return c.Delivered(None, ws.now_ms)
-    endpoint = ws.rows.endpoints.get(command.worker_id) if command.counts else None
+            return c.Delivered(endpoint, ws.now_ms)
     if endpoint is None:
         return c.Delivered(None, ws.now_ms)
     after = hold.after(endpoint, command.delivery, ws.now_ms)

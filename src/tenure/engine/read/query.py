@@ -7,7 +7,7 @@ not found, with the same message as if it did not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -492,6 +492,25 @@ def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T
         return Page(items, token)
     is_exact = total.is_exact and total.count <= COUNTED_MAX
     return Page(items, token, min(total.count, COUNTED_MAX), is_total_exact=is_exact)
+
+
+async def list_named(
+    store: Store,
+    *,
+    namespace: str,
+    query: str,
+    page: PageRequest,
+    find: Callable[[Tx, str, int], Awaitable[Sequence[T]]],
+    name_of: Callable[[T], str],
+) -> Page[T]:
+    """Return a page of things of a namespace that are found and ordered by their names."""
+    place = _place(namespace, query, page, first="")
+
+    async def body(tx: Tx) -> _Read[T]:
+        await _check_namespace(tx, namespace)
+        return _Read(await find(tx, place.part.position, place.part.amount))
+
+    return _page(await scan(store, body), place, name_of)
 
 
 async def read(store: Store, body: Body[T]) -> T:

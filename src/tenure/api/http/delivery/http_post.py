@@ -61,12 +61,19 @@ async def _read(reader: asyncio.StreamReader, connection: h11.Connection) -> Rep
             seen += len(data)
             if seen > limits.ENDPOINT_REPLY_BYTES_MAX:
                 raise BadReply("The reply is larger than 64 KiB.")
+            if not data:
+                # What was said before still counts: its status is known.
+                return _known(reply)
             connection.receive_data(data)
         elif isinstance(event, h11.Response):
             retry_after = next((v for n, v in event.headers if n == b"retry-after"), None)
             text = None if retry_after is None else retry_after.decode("latin-1")
             reply = Reply(event.status_code, text)
         elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
-            if reply is None:
-                raise BadReply("The connection was closed without a reply.")
-            return reply
+            return _known(reply)
+
+
+def _known(reply: Reply | None) -> Reply:
+    if reply is None:
+        raise BadReply("The connection was closed without a reply.")
+    return reply

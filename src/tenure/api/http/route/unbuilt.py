@@ -33,19 +33,14 @@ _PATHS: Final = (
     ("POST", "/v1/schedules/{scheduleId}/resume", "resumeSchedule", "Resume a schedule."),
     ("POST", "/v1/schedules/{scheduleId}/trigger", "triggerSchedule", "Fire a schedule now."),
     ("GET", "/v1/schedules/{scheduleId}/fires", "previewFires", "Preview the next fires."),
-    ("GET", "/v1/endpoints", "listEndpoints", "List endpoints."),
-    ("POST", "/v1/endpoints", "createEndpoint", "Create an endpoint."),
-    ("GET", "/v1/endpoints/{endpoint}", "getEndpoint", "Get an endpoint."),
-    ("PUT", "/v1/endpoints/{endpoint}", "setEndpoint", "Change an endpoint."),
-    ("DELETE", "/v1/endpoints/{endpoint}", "deleteEndpoint", "Delete an endpoint."),
 )
 
 
-def _action(method: str, path: str) -> Action:
+def _action(method: str) -> Action:
     """Return the needed permission, so that callers without it do not learn of the path."""
     if method == "GET":
         return Action.READ
-    return Action.OPERATE if path.startswith("/v1/endpoints") else Action.SUBMIT
+    return Action.SUBMIT
 
 
 OPERATIONS: Final = tuple(
@@ -56,7 +51,7 @@ OPERATIONS: Final = tuple(
         group="Later",
         summary=summary,
         handle=refuse,
-        action=_action(method, path),
+        action=_action(method),
         is_built=False,
         errors=("unimplemented",),
     )
