@@ -48,6 +48,7 @@ BLOBS: Final = frozenset(
         "body",
         "origin",
         "callback",
+        "content",
     }
 )
 FLAGS: Final = frozenset({"release_pending", "fails_fast", "has_ended"})

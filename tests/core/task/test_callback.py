@@ -13,6 +13,7 @@ from tenure.core.task import callback_token
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.callback import CallbackReport, CallbackTimes
 from tenure.core.task.deadline import attempt_ends_at_ms
+from tenure.core.task.effect import TellFreed
 from tenure.core.task.event import (
     AttemptCancelled,
     AttemptFailed,
@@ -21,6 +22,9 @@ from tenure.core.task.event import (
     CancelRequested,
     CancelSignalled,
     Confirmed,
+    DeliveryAccepted,
+    DeliveryMissed,
+    DeliveryRefused,
     HandedOut,
     Heartbeaten,
 )
@@ -221,3 +225,44 @@ def test_a_process_is_told_an_interval_that_renews_its_token_in_time() -> None:
     spec = replace(fresh().spec, start_to_close_ms=1, cancel_grace_ms=1)
     task = after(fresh(spec=spec), HandedOut(worker_id=WORKER, times=brief))
     assert callback_token.interval_ms(task, T0) == 250
+
+
+def test_an_accepted_envelope_moves_the_delivery_check_to_the_time_of_the_endpoint() -> None:
+    task = after(pushed(), DeliveryAccepted(attempt=1, worker_id=WORKER), T0 + 500)
+    assert task.due_at_ms == T0 + 500 + 9_000
+    assert task.progress.callback is not None
+    assert task.progress.callback.accepted_at_ms == T0 + 500
+    again = after(task, DeliveryAccepted(attempt=1, worker_id=WORKER), T0 + 600)
+    assert again is task
+    assert due(task, T0 + 9_499).task.state is TaskState.DISPATCHED
+    ended = due(task, T0 + 9_500).task
+    assert (ended.state, ended.last_outcome) == (TaskState.PENDING, Outcome.UNDELIVERED)
+    assert ended.progress.failure_count == 0
+
+
+def test_the_acceptance_of_what_is_no_endpoints_means_nothing() -> None:
+    task = handed(fresh())
+    assert after(task, DeliveryAccepted(attempt=1, worker_id=WORKER)) is task
+
+
+def test_a_refused_envelope_fails_the_task() -> None:
+    error = ErrorInfo(ErrorCategory.CONFIGURATION, "The endpoint answered 400.", retryable=False)
+    ended = after(pushed(), DeliveryRefused(attempt=1, worker_id=WORKER, error=error))
+    assert (ended.state, ended.progress.reason) == (TaskState.FAILED, Reason.NON_RETRYABLE)
+
+
+def test_after_a_report_the_outcome_of_the_post_means_nothing() -> None:
+    task = started(pushed())
+    for event in (
+        DeliveryAccepted(attempt=1, worker_id=WORKER),
+        DeliveryRefused(attempt=1, worker_id=WORKER, error=ERROR),
+        DeliveryMissed(attempt=1, worker_id=WORKER),
+    ):
+        assert refused(task, event).code == "wrong_state"
+
+
+def test_the_end_of_an_attempt_by_its_process_frees_a_slot_of_the_endpoint() -> None:
+    ended = decided(started(pushed()), AttemptSucceeded(attempt=1, said=CallbackReport()))
+    assert ended.effects == (TellFreed(WORKER),)
+    beaten = decided(pushed(), Heartbeaten(attempt=1, said=CallbackReport()))
+    assert beaten.effects == ()

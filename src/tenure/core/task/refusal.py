@@ -17,6 +17,8 @@ from tenure.core.task.event import (
     AttemptYielded,
     CancelRequested,
     Confirmed,
+    DeliveryAccepted,
+    DeliveryRefused,
     EntryAppended,
     HandedOut,
     Heartbeaten,
@@ -37,7 +39,7 @@ _ACTIVITY: Final = TaskKind.ACTIVITY
 # Reports that no attempt of such a task can make.
 _FOREIGN: Final[dict[TaskKind, frozenset[type[AttemptReport]]]] = {
     TaskKind.ACTIVITY: frozenset({AttemptYielded, AttemptParked, AttemptContinued, StepsRecorded}),
-    TaskKind.WORKFLOW: frozenset({AttemptDeferred}),
+    TaskKind.WORKFLOW: frozenset({AttemptDeferred, DeliveryAccepted, DeliveryRefused}),
 }
 
 
