@@ -463,6 +463,8 @@ class World:
     async def register(self, engine: Engine, *types: str, **changes: Any) -> Registration:
         namespace = changes.pop("namespace", NAMESPACE)
         speaker = changes.pop("speaker", None)
+        if changes.get("mode") is WorkerMode.SERVED:
+            changes.setdefault("address", "127.0.0.1:7310")
         new = NewWorker(
             **{
                 "instance_key": self.clock.new_id(),

@@ -23,11 +23,15 @@ from tenure.api.readiness import Readiness
 from tenure.api.rpc.boundary import Boundary
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.overload_interceptor import OverloadInterceptor
+from tenure.api.rpc.served.served_address import ServedAddresses
 from tenure.api.rpc.service.task_service import TaskService
 from tenure.api.rpc.service_spec import ServiceDependencies
 from tenure.api.rpc.session.worker_session import WorkerSession
 from tenure.api.rpc.view.task_view import SpecReader, read_options
+from tenure.core.address import AllowList
 from tenure.core.limits import JSON_DEPTH_MAX
+from tenure.engine.dial.dialer import Dialer
+from tenure.engine.dial.resolver import SystemResolver
 from tenure.engine.engine import Engine
 from tenure.sdk.worker.execution import frame
 from tenure.v1 import session_service_pb2, task_pb2, worker_pb2
@@ -47,8 +51,9 @@ async def test_a_client_that_leaves_while_its_tasks_are_taken_in_one_by_one_leav
     bad = wire.new(options=task_pb2.TaskOptions(kind=cast("Any", 99)))
     tasks = [wire.new(), wire.new(), bad]
     request = pb.EnqueueTasksRequest(namespace_id=NAMESPACE, tasks=tasks, independent=True)
+    served = ServedAddresses(Dialer(SystemResolver()), AllowList())
     shared = ServiceDependencies(
-        engine, Allowance(engine.clock), Readiness(engine), lambda *_: None
+        engine, Allowance(engine.clock), Readiness(engine), lambda *_: None, served
     )
     service = TaskService(shared)
     call = asyncio.ensure_future(service.EnqueueTasks(request, cast("Context", None)))

@@ -42,6 +42,7 @@ class Chaos:
             self._drain: faults.drain_rate,
             self._evict: faults.evict_rate,
             self._supersede: faults.supersede_rate,
+            self._mute: faults.mute_rate if self._world.has_served else 0.0,
         }
         total = sum(rates.values())
         if not total:
@@ -118,6 +119,12 @@ class Chaos:
                 if self._random.random() < 0.7:
                     self._world.network.cut(worker.name, server, ms)
 
+    def _mute(self) -> None:
+        there = [each for each in self._world.listening.values() if not each.is_over]
+        if there:
+            ms = self._random.random() * self._world.faults.mute_ms
+            self._world.served.mute(self._random.choice(there), ms)
+
     def _crash_worker(self) -> None:
         worker = self._worker()
         if worker is not None:
@@ -127,12 +134,14 @@ class Chaos:
     def _replace(self, worker: WorkerProcess) -> None:
         after = 0.2 + 1.5 * self._random.random()
         name = worker.new.name if self._random.random() < 0.5 else ""
-        self._world.loop.call_later(after, self._add_worker, name)
+        # A new worker may listen where a dead one did.
+        address = worker.new.address if after < 1 else ""
+        self._world.loop.call_later(after, self._add_worker, name, address)
 
-    def _add_worker(self, name: str = "") -> None:
+    def _add_worker(self, name: str = "", address: str = "") -> None:
         there = [each for each in self._world.workers if not each.is_over]
         if not self._world.is_healed and len(there) < WORKERS_MAX:
-            self._world.add_worker(name=name)
+            self._world.add_worker(name=name, address=address)
 
     def _stop_worker(self) -> None:
         worker = self._worker()

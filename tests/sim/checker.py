@@ -174,6 +174,12 @@ class Checker:
         worker = self.workers.rows.get(worker_id)
         return "unknown" if worker is None else worker.status.value
 
+    def seat_owner(self, worker_id: str) -> str | None:
+        """Return which server drives a served worker."""
+        sql = "SELECT server_id FROM seats WHERE worker_id = ?"
+        row = self._connection.execute(sql, (worker_id,)).fetchone()
+        return None if row is None else row[0]
+
     def brakes(self, namespace: str, queue: str) -> tuple[bool, int]:
         """Return whether a queue is paused, and how many attempts it lets out at a time."""
         sql = "SELECT is_paused, concurrency_max FROM queues WHERE namespace = ? AND name = ?"

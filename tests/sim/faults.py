@@ -41,6 +41,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     evict_rate: float = 0.0
     supersede_rate: float = 0.0
     forget_share: float = 0.0
+    # Of served workers: answers that are lost for a while, though the calls arrive.
+    mute_rate: float = 0.0
+    mute_ms: int = 4_000
+    served_share: float = 0.0  # Of worlds that have served workers; drawn ones have their own.
     family_share: float = 0.0  # Of worlds that have runs with children; drawn ones have their own.
 
 

@@ -44,6 +44,11 @@ class HeartbeatState:
     def _renew(self, lease: Lease, sent_at_ms: float) -> None:
         self.fence_at_ms = sent_at_ms + (lease.lease_ms - FENCE_MARGIN_MS) / self.drift
 
+    def extend(self, sent_at_ms: float, lease_ms: int) -> None:
+        """Restart the own clock of a served worker: it never goes back."""
+        fence_at_ms = sent_at_ms + (lease_ms - FENCE_MARGIN_MS) / self.drift
+        self.fence_at_ms = max(self.fence_at_ms, fence_at_ms)
+
     def request(
         self, namespace: str, worker_id: str, *, held: Collection[TaskRef], fresh: Iterable[TaskRef]
     ) -> tuple[HeartbeatCall, Counts]:

@@ -49,7 +49,7 @@ from tenure.store.sqlite.store import SqliteStore, SqliteTx
 from tenure.store.table import codec
 from tenure.store.table import lease as lease_table
 from tenure.store.table import task as task_table
-from tests.sim import child_mutants, run_mutants
+from tests.sim import child_mutants, run_mutants, served_mutants
 from tests.sim.faults import CALM, Faults
 from tests.sim.mutant import Function, Mutant
 
@@ -610,7 +610,13 @@ def _list() -> list[Mutant]:
 
 
 MUTANTS: Final = {
-    each.name: each for each in (*_list(), *run_mutants.mutants(), *child_mutants.mutants())
+    each.name: each
+    for each in (
+        *_list(),
+        *run_mutants.mutants(),
+        *child_mutants.mutants(),
+        *served_mutants.mutants(),
+    )
 }
 
 

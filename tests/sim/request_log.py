@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -139,6 +139,12 @@ class RequestLog:
 
     def _reported(self, namespace: str, task_id: str, attempt: int, who: str | None) -> None:
         self.reports.add((namespace, task_id, attempt, who))
+
+    def called(self, namespace: str, worker_id: str, running: Iterable[TaskRef]) -> None:
+        """Note what the answer to a call reports."""
+        self.command_count += 1
+        for ref in running:
+            self._reported(namespace, ref.task_id, ref.attempt, worker_id)
 
     def _heartbeat(self, call: HeartbeatCall) -> None:
         self.beats[call.worker_id, call.beat.token].append(call.beat)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
+from tenure.engine.seat.seats import Submit
+from tenure.engine.worker.command import Heartbeat
 from tenure.store.sqlite.store import SqliteStore
 from tests.sim.checker import JOURNALS, LEASES, TASKS, WORKERS
 from tests.sim.clock import LoopClock
+from tests.sim.served import SimulatedCaller
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 # Statements that change nothing the checker looks at; every other one makes it look again.
 _HARMLESS: Final = (
     *("load_", "lock_", "read_", "share_", "find_", "claim_", "count_", "list_", "next_"),
+    *("touch_driver", "survey_seats", "note_seats", "give_seats", "leave_seats", "insert_seats"),
     *("touch_server", "insert_secrets", "before ", "after ", "ensure_days", "drop_days"),
 )
 _KINDS: dict[str, int] = {}
@@ -142,9 +147,27 @@ class Server:
             pause=self._pause if slows else None,
         )
         await engine.start()
+        if world.has_served:
+            engine.seats.submit = self._logged(engine)
+            engine.seats.open(SimulatedCaller(world, self))
         self.started_at_ms = world.now_ms
         self.engine = engine
         world.note(f"server {self.number} starts")
+
+    def _logged(self, engine: Engine) -> Submit:
+        """Note the heartbeats that drivers tell, with the tokens that only they know."""
+
+        def submit(command: AnyCommand) -> asyncio.Future[Any]:
+            if isinstance(command, Heartbeat):
+                self._world.served.beat(command)
+            return engine.submit(command)
+
+        return submit
+
+    async def wait_if_stopped(self) -> None:
+        """Wait while the process stands still."""
+        if not self._go.is_set():
+            await self._go.wait()
 
     def crash_soon(self) -> None:
         """Die at one of the next statements, or right before or after a commit."""

@@ -62,6 +62,7 @@ class TaskRules:
                 self._waited(old, new, is_handed=is_handed)
         if is_handed:
             self._handed(old, new)
+            self._world.served.handed(new, server)
         if new.finished_at_ms is None:
             self._check_future(new)
             self._check_cancel_kept(old, new)

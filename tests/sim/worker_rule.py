@@ -75,6 +75,9 @@ class WorkerRules:
         key = (worker.namespace, worker.id)
         if worker.end_reason is EndReason.LEASE_EXPIRED:
             self._check_expiry(worker, server)
+        elif worker.end_reason is EndReason.UNREACHABLE:
+            self._check_expiry(worker, server)
+            self._world.served.check_unreachable(worker.id)
         elif worker.end_reason is EndReason.EVICTED and key not in request_log.evicted:
             raise Violation(f"nobody evicted worker {short(worker.id)}", worker.id)
         elif worker.end_reason is EndReason.DEREGISTERED and key not in request_log.deregistered:

@@ -32,6 +32,8 @@ from tests.sim.loop import SimulatedLoop
 from tests.sim.network import Network, Session
 from tests.sim.request_log import RequestLog
 from tests.sim.run_book import RunBook
+from tests.sim.served import ServedProcess
+from tests.sim.served_rule import ServedRules
 from tests.sim.server import Crash, Server
 from tests.sim.trace import Trace, Violation, short
 from tests.sim.wait import PATIENCE_MS, Waits
@@ -39,6 +41,8 @@ from tests.sim.worker import WorkerProcess
 
 NAMESPACES: Final = ("north/default", "south/default")
 FAMILY_SHARE: Final = 0.35
+SERVED_SHARE: Final = 0.35
+SERVED_WORKERS_SHARE: Final = 0.6
 HEAL_MS_MAX: Final = 100_000
 SETTLE_MS: Final = 250
 TOTALS_LOOKS: Final = 8
@@ -65,6 +69,11 @@ class World:
         self.has_families = self.random("families").random() < share
         if self.has_families:
             self.types += (family.TYPE,)
+        share = SERVED_SHARE if faults is None else faults.served_share
+        self.has_served = self.random("served").random() < share
+        self._served_random = self.random("served workers")
+        self.listening: dict[str, ServedProcess] = {}
+        self.served = ServedRules(self)
         self.has_many_runs = self._setup.random() < 0.3
         self._page_entries_max = self._setup.choice([2, 5, 1_000])
         self.queues = {NAMESPACES[0]: ("fast", "slow"), NAMESPACES[1]: ("fast",)}
@@ -92,6 +101,12 @@ class World:
         return Settings(
             session_lease_ms=lease_ms,
             poll_lease_ms=lease_ms,
+            served_lease_ms=lease_ms,
+            served_tick_ms=lease_ms // 8,
+            served_call_ms=lease_ms // 5,
+            served_call_gap_ms=20,
+            seat_round_ms=300,
+            seat_stale_ms=1_200,
             lease_least_ms=200,
             suspect_grace_ms=700,
             fallback_poll_ms=1_000,
@@ -244,7 +259,9 @@ class World:
             namespace = NAMESPACES[0] if number < 2 else NAMESPACES[1]
             self.clients.append(Client(self, f"client-{number}", namespace))
 
-    def add_worker(self, namespace: str = "", queue: str = "", name: str = "") -> WorkerProcess:
+    def add_worker(
+        self, namespace: str = "", queue: str = "", name: str = "", address: str = ""
+    ) -> WorkerProcess:
         """Start a worker process; without a queue it is drawn, with one it does everything."""
         setup = self._setup
         does_all = bool(queue)
@@ -262,9 +279,20 @@ class World:
             slots=setup.choice([1, 2, 4, 8]),
             name=name,
         )
-        process = WorkerProcess(self, f"process-{number}", new, namespace)
+        process = self._process(f"process-{number}", new, namespace, address)
         self.workers.append(process)
         return process
+
+    def _process(self, name: str, new: NewWorker, namespace: str, address: str) -> WorkerProcess:
+        """Make a process; in some worlds half of those that are asked only for activities, or all
+        that come after one at its address, are served.
+        """
+        random = self._served_random
+        if not self.has_served or not (address or random.random() < SERVED_WORKERS_SHARE):
+            return WorkerProcess(self, name, new, namespace)
+        address = address or f"10.0.0.{len(self.workers) + 1}:7310"
+        served = replace(new, mode=WorkerMode.SERVED, address=address, caller="10.0.0.1")
+        return ServedProcess(self, name, served, namespace)
 
     def _drawn_types(self, count: int) -> tuple[str, ...]:
         """Draw what a worker does; half of those that draw something else run workflows too."""
@@ -303,7 +331,9 @@ class World:
     def _has_workers(self, namespace: str, queue: str) -> bool:
         """Tell whether workers that are there can do all types of a queue."""
         there = [
-            each.new.types
+            set(each.new.types) & set(self.activities)
+            if each.new.mode is WorkerMode.SERVED
+            else each.new.types
             for each in self.workers
             if each.worker_id
             and not each.is_draining

@@ -47,6 +47,8 @@ from tests.soak import (
     run_replacement,
     run_replicas,
     run_restart,
+    served_fleet,
+    served_owners,
     server_pause,
     server_restart,
     sleeping_runs,
@@ -109,6 +111,9 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "overload": CatalogEntry(overload.run, SPEED),
     "heavy_readers": CatalogEntry(heavy_readers.run, SPEED),
     "strangers": CatalogEntry(strangers.run, LEASES),
+    # Workers that servers call.
+    "served_fleet": CatalogEntry(served_fleet.run, SPEED),
+    "served_owners": CatalogEntry(served_owners.run, LEASES),
     # What nobody would send on purpose.
     "fuzz_http": CatalogEntry(fuzz_http.run, NO_TIME),
     "fuzz_grpc": CatalogEntry(fuzz_grpc.run, NO_TIME),

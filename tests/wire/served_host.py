@@ -92,7 +92,7 @@ class ServedWorker:
     async def register(self, target: str, address: str, **fields: Any) -> w.RegisterWorkerResponse:
         """Register, and know the secret from then on."""
         async with grpc.aio.insecure_channel(target) as channel:
-            answer = await WorkflowServiceStub(channel).RegisterWorker(
+            answer: w.RegisterWorkerResponse = await WorkflowServiceStub(channel).RegisterWorker(
                 w.RegisterWorkerRequest(
                     task_queue=self.queue,
                     workflow_types=self.types,
@@ -224,7 +224,7 @@ class ServedHost(WorkerServiceServicer):
     async def start(self, port: int = 0, credentials: grpc.ServerCredentials | None = None) -> str:
         """Listen on loopback, and return the address."""
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        add_WorkerServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]  # generated
+        add_WorkerServiceServicer_to_server(self, self._server)
         place = f"127.0.0.1:{port}"
         if credentials is None:
             port = self._server.add_insecure_port(place)
@@ -240,7 +240,7 @@ class ServedHost(WorkerServiceServicer):
         self.workers[worker.worker_id] = worker
         return worker
 
-    async def Heartbeat(
+    async def Heartbeat(  # noqa: N802 (the name in the protocol)
         self, request: pb.HeartbeatRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.HeartbeatResponse:
         given = dict(context.invocation_metadata() or ()).get("authorization", "")

@@ -17,7 +17,7 @@ import msgspec
 from tenure.core.limits import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, STREAM_BYTES_MAX
 from tenure.core.task.callback import CallbackTimes
 from tenure.core.task.crash_guard import Suspects
-from tenure.core.task.record import Task
+from tenure.core.task.record import Task, TaskKind
 
 
 class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -43,10 +43,10 @@ class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     speaker: str | None = None
     # Of an endpoint, for whose attempts they are kept.
     times: CallbackTimes | None = None
-    # A server calls the receiver, which holds no runs.
-    is_driven: bool = False
     # How much of payloads it can take.
     room_bytes: int = STREAM_BYTES_MAX
+    # A worker that a server drives gets activities only.
+    takes_runs: bool = True
 
 
 class Count(msgspec.Struct, gc=False):
@@ -154,6 +154,7 @@ class _Assignment:
         self._rooms = [hand.room_bytes for hand in hands]
         self._room_bytes = room_bytes
         self._turn = len(hands)
+        self._spares_some = not all(hand.takes_runs for hand in hands)
         # The bidder of each hand.
         self._bidders: list[_Bidder] = []
         # Only runs ask who they are.
@@ -289,6 +290,8 @@ class _Assignment:
 
     def _fitting(self, bidder: _Bidder, task: Task, size: int) -> int | None:
         """Return a hand that has room for so many bytes, if there is for one more suspect."""
+        if self._spares_some and not self._may_run(bidder, task):
+            return None
         if task.is_guarded and not self._has_room(bidder.receiver_id, task):
             return None
         if bidder.lines is None:
@@ -301,6 +304,9 @@ class _Assignment:
                 if size <= self._rooms[index]:
                     return index
         return None
+
+    def _may_run(self, bidder: _Bidder, task: Task) -> bool:
+        return task.spec.kind is not TaskKind.WORKFLOW or self._hands[bidder.index].takes_runs
 
     def _first(self, line: list[_Place]) -> _Bidder | None:
         """Return who has the largest free share of those that wait for a type."""

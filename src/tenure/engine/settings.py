@@ -17,6 +17,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     served_call_ms: int = limits.SERVED_CALL_MS
     served_tick_late_ms: int = limits.SERVED_TICK_LATE_MS
     served_call_gap_ms: int = limits.SERVED_CALL_GAP_MS
+    seat_stale_ms: int = limits.SEAT_STALE_MS
     seat_round_ms: int = limits.SEAT_ROUND_MS
     lease_least_ms: int = limits.LEASE_MS_MIN
     lease_most_ms: int = limits.LEASE_MS_MAX

@@ -30,6 +30,7 @@ from tenure.engine.command import WorkDone
 from tenure.engine.command_table import ALL_SPECS
 from tenure.engine.endpoint import command as endpoints
 from tenure.engine.engine import Engine
+from tenure.engine.seat.command import ApplySet, TakeSeat
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.task.command import (
@@ -265,6 +266,19 @@ async def _open_session(world: World, engine: Engine) -> Any:
     )
 
 
+async def _take_seat(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine, mode=WorkerMode.SERVED)
+    return TakeSeat(namespace=NAMESPACE, worker_id=worker, sink=Sink())
+
+
+async def _apply_set(world: World, engine: Engine) -> Any:
+    take = await _take_seat(world, engine)
+    await engine.submit(take)
+    return ApplySet(
+        namespace=NAMESPACE, worker_id=take.worker_id, session_no=1, applied_at_ms=0, running=()
+    )
+
+
 async def _close_session(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     await world.session(engine, worker)
@@ -371,6 +385,8 @@ CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "EvictWorker": (_worker_command(EvictWorker), None),
     "FailCall": (_worker_command(FailCall), None),
     "OpenSession": (_open_session, None),
+    "TakeSeat": (_take_seat, None),
+    "ApplySet": (_apply_set, None),
     "CloseSession": (_close_session, None),
     "SpareWorkers": (_spare, None),
     "StopsTold": (_stops_told, None),

@@ -90,6 +90,15 @@ RERUN_ENTRIES: Final = Family(
     "tenure_run_rerun_entries", "Entries that workers had to go through for runs they were given."
 )
 
+CALLS: Final = Family("tenure_served_calls", "Calls to served workers, by result.", ("result",))
+CALL_SECONDS: Final = Family(
+    "tenure_served_call_duration_seconds", "How long calls to served workers took."
+)
+CALLS_LATE: Final = Family(
+    "tenure_served_late_ticks", "Served workers that were called over a second late."
+)
+SEATS: Final = Family("tenure_seats", "Served workers that this server drives.")
+
 DEPTH: Final = Family(
     "tenure_queue_tasks",
     "Live tasks of a queue, by state; from the last sample.",

@@ -29,6 +29,8 @@ from tenure.engine.latencies import LATENCY_BOUNDS_MS, Latencies
 from tenure.engine.meter import Tally
 from tenure.engine.read.sample import Sample
 from tenure.engine.run.run_tally import LENGTH_BOUNDS, Lengths
+from tenure.engine.seat.call_tally import BOUNDS_MS
+from tenure.engine.seat.seats import Seats
 from tenure.store.transaction import LaneName
 
 # A batch is what arrived while the previous one was committed.
@@ -136,6 +138,7 @@ class Metrics:
         yield from self._labels.families()
         if self._engine is not None:
             yield from exposition.occupancy(self._engine.occupancy)
+            yield from _seats(self._engine.seats)
 
     def _counters(self) -> Iterable[Metric]:
         tally = self._tally
@@ -166,6 +169,17 @@ class Metrics:
         }
         for family, each in rows.items():
             yield exposition.histogram(family, each)
+
+
+def _seats(seats: Seats) -> Iterable[Metric]:
+    """Return how many workers this server drives, and how its calls went."""
+    tally = seats.tally
+    bounds = [each / 1000 for each in BOUNDS_MS]
+    calls = exposition.HistogramRow((), bounds, tally.counts, tally.sum_ms / 1000)
+    yield exposition.gauge(exposition.SEATS, [((), len(seats))])
+    yield exposition.counter(exposition.CALLS, _labelled(tally.results.items()))
+    yield exposition.counter(exposition.CALLS_LATE, [((), tally.late_count)])
+    yield exposition.histogram(exposition.CALL_SECONDS, [calls])
 
 
 def _labelled(counts: Iterable[tuple[str, int]]) -> list[tuple[exposition.Labels, float]]:

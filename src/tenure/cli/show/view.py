@@ -158,6 +158,19 @@ class ShownLease(Shown, frozen=True):
     last_heartbeat_at: str | None = None
 
 
+class ShownSeat(Shown, frozen=True):
+    """Which server calls a served worker, and what it saw last."""
+
+    server_id: str | None = None
+    taken_at: str | None = None
+    last_call_at: str | None = None
+    call_duration_ms: int = 0
+    call_error: str | None = None
+    failure_count: int = 0
+    unconfirmed_count: int = 0
+    kill_count: int = 0
+
+
 class ShownWorker(Shown, frozen=True, kw_only=True):
     """A worker; lease and health are there while it is active, totals also when it is offline."""
 
@@ -185,6 +198,8 @@ class ShownWorker(Shown, frozen=True, kw_only=True):
     drain_deadline_at: str | None = None
     ended_at: str | None = None
     end_reason: str | None = None
+    address: str | None = None
+    seat: ShownSeat | None = None
 
 
 class ShownQueue(Shown, frozen=True):
@@ -334,8 +349,22 @@ def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
         "lease": _lease(message),
         "lease_left_ms": message.lease_until_ms - now_ms if message.lease_until_ms else None,
         "may_stop": status == "OFFLINE" or (status == "DRAINING" and not held),
+        "seat": _seat(message.seat) if message.HasField("seat") else None,
     }
     return ShownWorker(**fields)
+
+
+def _seat(message: worker_pb2.Seat) -> ShownSeat:
+    return ShownSeat(
+        server_id=message.server_id or None,
+        taken_at=instant_text(message.taken_at_ms) if message.taken_at_ms else None,
+        last_call_at=instant_text(message.call_at_ms) if message.call_at_ms else None,
+        call_duration_ms=message.call_duration_ms,
+        call_error=message.call_error or None,
+        failure_count=message.failure_count,
+        unconfirmed_count=message.unconfirmed_count,
+        kill_count=message.kill_count,
+    )
 
 
 def _lease(message: worker_pb2.Worker) -> ShownLease | None:

@@ -37,6 +37,7 @@ def columns(now_ms: int) -> Sequence[Column[ShownWorker]]:
         Column("QUEUE", lambda worker: worker.queue, rank=5, is_text=True),
         Column("STATUS", lambda worker: worker.status),
         Column("HEALTH", lambda worker: worker.health or worker.end_reason, rank=4),
+        Column("ADDRESS", lambda worker: worker.address, rank=9, is_text=True),
         Column("RUNNING", lambda worker: f"{worker.held_count}/{worker.max_concurrent}", rank=2),
         Column("LEASE", lease_text, rank=7),
         Column("STOP", stop_text, rank=3),
@@ -86,6 +87,7 @@ def facts(worker: ShownWorker, now_ms: int) -> Iterator[tuple[str, object]]:
     yield "namespace", worker.namespace
     yield "types", ", ".join(worker.types)
     yield "mode", worker.mode
+    yield from _seat(worker, now_ms)
     yield "host", worker.hostname
     yield "pid", worker.pid
     yield "version", worker.version
@@ -95,6 +97,23 @@ def facts(worker: ShownWorker, now_ms: int) -> Iterator[tuple[str, object]]:
     yield "registered", f"{worker.registered_at} ({age_text(worker.registered_at, now_ms)} ago)"
     if worker.ended_at is not None:
         yield "ended", f"{worker.ended_at} ({age_text(worker.ended_at, now_ms)} ago)"
+
+
+def _seat(worker: ShownWorker, now_ms: int) -> Iterator[tuple[str, object]]:
+    """Return how the calls to a served worker go."""
+    seat = worker.seat
+    if seat is None:
+        return
+    yield "address", worker.address
+    yield "driver", seat.server_id or "no server"
+    if seat.last_call_at is not None:
+        ago = age_text(seat.last_call_at, now_ms)
+        yield "last call", f"{ago} ago, {duration_text(seat.call_duration_ms)}"
+    yield "call error", seat.call_error
+    if seat.failure_count:
+        yield "failed calls", f"{seat.failure_count} in a row"
+    yield "unconfirmed", f"{seat.unconfirmed_count} tasks"
+    yield "to stop", f"{seat.kill_count} attempts"
 
 
 def watch(call: Invocation, shown: Listing[ShownWorker], options: PageOptions) -> None:
@@ -119,7 +138,7 @@ def watch(call: Invocation, shown: Listing[ShownWorker], options: PageOptions) -
 def lasting(worker: ShownWorker) -> ShownWorker:
     """Return what is worth telling about a worker: each heartbeat changes the rest."""
     return msgspec.structs.replace(
-        worker, lease=None, lease_left_ms=None, total_completed=0, total_failed=0
+        worker, lease=None, lease_left_ms=None, total_completed=0, total_failed=0, seat=None
     )
 
 

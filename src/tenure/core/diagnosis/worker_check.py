@@ -54,6 +54,18 @@ class Unreleased(msgspec.Struct, frozen=True, gc=False):
     ended_at_ms: int
 
 
+class SeatTrouble(msgspec.Struct, frozen=True, gc=False):
+    """A served worker that no server drives, or to which the last calls failed."""
+
+    worker_id: str
+    namespace: str
+    worker_name: str
+    address: str
+    failures: int
+    call_error: str
+    is_driven: bool
+
+
 class Overdue(msgspec.Struct, frozen=True, gc=False):
     """How many timers of a namespace are late, and since when."""
 
@@ -99,6 +111,31 @@ def _unwell(namespace: str, ill: Sequence[Healths], online_count: int) -> Findin
     evidence = {"namespace": namespace, "onlineCount": str(online_count)}
     evidence |= {each.health.value: str(each.count) for each in ill}
     return Finding("worker_health", level, message, advice, evidence)
+
+
+def check_seats(troubles: Sequence[SeatTrouble]) -> list[Finding]:
+    """Report served workers that no server drives, and those to which calls fail."""
+    found = []
+    for each in troubles[:_SHOWN_MAX]:
+        name = each.worker_name or each.worker_id
+        evidence = {
+            "namespace": each.namespace,
+            "workerId": each.worker_id,
+            "address": each.address,
+            "failureCount": str(each.failures),
+        }
+        if not each.is_driven:
+            message = f"No live server drives worker {name} in {each.namespace}."
+            advice = "Check that a server of this version runs, and its log for seats.* events."
+            found.append(Finding("worker_calls", Level.PROBLEM, message, advice, evidence))
+            continue
+        message = (
+            f"{counted(each.failures, 'call')} in a row to worker {name} in {each.namespace} at "
+            f"{each.address} failed: {each.call_error or 'no answer'}"
+        )
+        advice = "Check its process, and that the server may connect to this address."
+        found.append(Finding("worker_calls", Level.WARNING, message, advice, evidence))
+    return found or [ok("worker_calls", "No call to a served worker fails.")]
 
 
 def check_sdks(sdks: Sequence[Sdk], *, server_version: str) -> list[Finding]:

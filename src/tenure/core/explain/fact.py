@@ -147,6 +147,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[HeldTask, ...] = ()
     crews: tuple[Crew, ...] = ()
     near: tuple[NearWorker, ...] = ()
+    # Of a run: the served workers that offer its type, and never get it.
+    served_count: int = 0
     last_ended: EndedWorker | None = None
     holder: Holder | None = None
     losses: tuple[Attempt, ...] = ()

@@ -19,7 +19,7 @@ _ILLS: Final = {
         "It has a few seconds to reconnect; then its tasks go to others. Check its process.",
     ),
     Health.LATE: (
-        "its heartbeats are late",
+        "its heartbeats are late, or calls to it fail",
         "Check its host: it is overloaded, suspended, or has no connection to the server.",
     ),
     Health.BLOCKED: (
@@ -40,7 +40,7 @@ _ILLS: Final = {
 def worker_reasons(facts: Facts) -> list[WaitingReason]:
     """Return why no worker takes the task now; nothing if one could."""
     if not facts.crews:
-        return [_nobody(facts)]
+        return [_only_served(facts) if facts.served_count else _nobody(facts)]
     online = [crew for crew in facts.crews if crew.status is WorkerStatus.ONLINE]
     if not online:
         return [_all_draining(facts)]
@@ -82,6 +82,18 @@ def _nobody(facts: Facts) -> WaitingReason:
         )
     advice = f"Start a worker: {facts.command(f'tenure worker MODULE --queue {queue}')}"
     return WaitingReason("no_worker", message, advice, evidence)
+
+
+def _only_served(facts: Facts) -> WaitingReason:
+    queue, count = facts.task.queue, facts.served_count
+    message = (
+        f"Only served workers offer {facts.task.type} on queue {queue} ({count}). They run "
+        "activities: runs are never handed out in this mode."
+    )
+    command = facts.command(f"tenure worker MODULE --queue {queue}")
+    advice = f"Start a worker with a session: {command}"
+    evidence = {"queue": queue, "type": facts.task.type, "workerCount": str(count)}
+    return WaitingReason("no_worker_for_runs", message, advice, evidence)
 
 
 def _wrong_types(facts: Facts, here: Sequence[NearWorker], also: str) -> WaitingReason:

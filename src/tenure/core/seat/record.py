@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.core.limits import SEAT_STALE_MS
 from tenure.core.worker.record import WorkerMode
 
 
@@ -27,13 +26,16 @@ class Seat(msgspec.Struct, frozen=True, gc=False):
     taken_at_ms: int = 0
     driver_at_ms: int | None = None
 
-    def is_free_for(self, server_id: str, now_ms: int) -> bool:
-        """Return whether a server may take it: nobody else drives it."""
+    def is_free_for(self, server_id: str, *, now_ms: int, stale_ms: int) -> bool:
+        """Return whether a server may take it: nobody else drives it, or not for so long.
+
+        An owner that was seen in the future has not shown itself since the clock was set back.
+        """
         if not self.is_open:
             return False
         if self.server_id is None or self.server_id == server_id:
             return True
-        return self.driver_at_ms is None or is_stale(self.driver_at_ms, now_ms=now_ms)
+        return self.driver_at_ms is None or not 0 <= now_ms - self.driver_at_ms <= stale_ms
 
 
 class SeatNote(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -52,11 +54,3 @@ class SeatView(msgspec.Struct, frozen=True, gc=False):
 
     seat: Seat
     note: SeatNote
-
-
-def is_stale(driver_at_ms: int, *, now_ms: int) -> bool:
-    """Return whether a server no longer drives its seats.
-
-    If it was seen in the future, it has not shown itself since the clock was set back.
-    """
-    return not 0 <= now_ms - driver_at_ms <= SEAT_STALE_MS

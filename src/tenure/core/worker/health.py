@@ -25,12 +25,15 @@ class Health(enum.StrEnum):
 def judge(lease: Lease, *, now_ms: int, is_deaf: bool = False) -> Health:
     """Return the health of the worker of a lease.
 
-    A worker is late if the next but one heartbeat is due and the next was not sent. Only the
+    A worker is late if the next but one heartbeat is due and the next was not sent, and a served
+    one while the last call to it failed. Only the
     server knows ``is_deaf``: a task that the worker could run has waited for two intervals, and
     the worker has free slots but neither an open poll nor credit.
     """
     if lease.suspect_until_ms is not None:
         return Health.SUSPECT
+    if lease.failures:
+        return Health.LATE
     if is_late(beat_at_ms=lease.beat_at_ms, lease_ms=lease.lease_ms, now_ms=now_ms):
         return Health.LATE
     if lease.loop_lag_ms > LOOP_LAG_BLOCKED_MS:

@@ -19,7 +19,7 @@ from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine.batch.run import Committed
 from tenure.engine.batch.working_set import AnyEffect, WorkingSet
 from tenure.engine.claim.hand_out import ClaimResult
-from tenure.engine.claim.offer import Group, Offer, OfferBook
+from tenure.engine.claim.offer import Group, Offer, OfferBook, Wish
 from tenure.engine.claim.plan import ClaimPlan, ClaimPlanner
 from tenure.engine.claim.poll import Poll
 from tenure.engine.claim.position import ClaimPositions, LineKey
@@ -186,7 +186,7 @@ class Dispatch:
         Called after the deliveries: a slot that this batch has filled is no longer free.
         """
         group = line[:2]
-        if any(line[2] in types for types in self._book.waiting_types(group)):
+        if any(line[2] in types for types, _ in self._book.wishes(group)):
             self.touch(group)
         else:
             self._replicas.tell(group)
@@ -295,14 +295,23 @@ class Dispatch:
         mono_ms = self._clock.monotonic_ms()
         groups, self._to_look_at = self._to_look_at, set()
         for group in groups:
-            for types in self._book.waiting_types(group):
-                waiting = self._book.waiting(group, types)
-                if self._has_backlog(group, types, mono_ms) and any(map(_has_room, waiting)):
+            for wish in self._book.wishes(group):
+                if self._has_backlog(group, wish, mono_ms) and self._has_room(group, wish):
                     self.touch(group)
                     break
 
-    def _has_backlog(self, group: Group, types: frozenset[str], mono_ms: int) -> bool:
-        return any(self._positions.has_backlog((*group, each), mono_ms) for each in types)
+    def _has_backlog(self, group: Group, wish: Wish, mono_ms: int) -> bool:
+        types, takes_runs = wish
+        positions, keys = self._positions, [(*group, each) for each in types]
+        if any(positions.has_backlog(key, mono_ms) for key in keys):
+            return True
+        return takes_runs and any(map(positions.may_have_runs, keys))
+
+    def _has_room(self, group: Group, wish: Wish) -> bool:
+        return any(
+            offer.sink.room_bytes >= PAYLOAD_BYTES_MAX and offer.wish[1] == wish[1]
+            for offer in self._book.waiting(group, wish[0])
+        )
 
     def touch(self, group: Group) -> None:
         """Read a queue with the next batch."""
@@ -457,10 +466,6 @@ class Dispatch:
             return None
         future.add_done_callback(_look_at)
         return future
-
-
-def _has_room(offer: Offer) -> bool:
-    return offer.sink.room_bytes >= PAYLOAD_BYTES_MAX
 
 
 def _goes_on(task: Task, old: Task) -> bool:

@@ -99,11 +99,8 @@ async def _assign(
     """Assign the tasks of each queue to the offers that wait for them."""
     suspects = await _suspects_held(tx, result.seen, hands)
     free = await _free_slots(tx, ws, ready)
-    for group, waiting in ready.items():
-        tasks = waiting
+    for group, tasks in ready.items():
         mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
-        if any(hand.is_driven for hand in mine):
-            tasks, mine = _without_runs(tasks, mine)
         given = assignment.assign(
             tasks,
             mine,
@@ -116,16 +113,6 @@ async def _assign(
             result.room_bytes -= sum(assignment.counted_bytes(task) for task, _ in given)
         await _hand_over(tx, ws, given, result)
         _note_given(ws, given, result)
-
-
-def _without_runs(tasks: list[Task], hands: list[Hand]) -> tuple[list[Task], list[Hand]]:
-    """Keep runs from receivers that hold none: these wait while others can be given runs."""
-    if not any(has_journal(task) for task in tasks):
-        return tasks, hands
-    others = [hand for hand in hands if not hand.is_driven]
-    if others:
-        return tasks, others
-    return [task for task in tasks if not has_journal(task)], hands
 
 
 def _note_given(ws: WorkingSet, given: Sequence[tuple[Task, Hand]], result: ClaimResult) -> None:

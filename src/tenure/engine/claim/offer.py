@@ -25,6 +25,8 @@ from tenure.engine.claim.sink import Sink
 Group = tuple[str, str]
 """(namespace, queue)"""
 Types = frozenset[str]
+Wish = tuple[Types, bool]
+"""What an offer can run: the types, and whether runs too."""
 
 
 class Offer(msgspec.Struct, kw_only=True):
@@ -60,6 +62,11 @@ class Offer(msgspec.Struct, kw_only=True):
     held: dict[str, int] = msgspec.field(default_factory=dict)
     told_cancels: dict[str, int] = msgspec.field(default_factory=dict)
 
+    @property
+    def wish(self) -> Wish:
+        """Return what it can run: a worker that a server drives gets no runs."""
+        return self.types, not self.is_driven
+
     def credit(self, ending: int = 0) -> int:
         """Return how many tasks it may get; ``ending`` of those it holds end in this batch.
 
@@ -78,7 +85,7 @@ class OfferBook:
         self._offers: dict[int, Offer] = {}
         self._groups: dict[Group, dict[int, Offer]] = {}
         # Of each queue those that may get something, apart by what they can run.
-        self._lines: dict[Group, dict[Types, OrderedDict[int, Offer]]] = {}
+        self._lines: dict[Group, dict[Wish, OrderedDict[int, Offer]]] = {}
         self._by_receiver: dict[str, dict[int, Offer]] = {}
         self._sessions: dict[str, Offer] = {}
         # Of workers that are counted and have an offer here: the last count, and what ended since.
@@ -162,7 +169,7 @@ class OfferBook:
 
     # -- Who waits in a line
 
-    def waiting_types(self, group: Group) -> Collection[Types]:
+    def wishes(self, group: Group) -> Collection[Wish]:
         """Return what those can run who wait in a queue, each set once."""
         return self._lines.get(group, {}).keys()
 
@@ -176,7 +183,7 @@ class OfferBook:
             return iter(())
         lines = [
             _while_wanted(line.values(), mine, types)
-            for mine, line in by_types.items()
+            for (mine, _), line in by_types.items()
             if not types.isdisjoint(mine)
         ]
         return lines[0] if len(lines) == 1 else heapq.merge(*lines, key=_TURN)
@@ -285,20 +292,22 @@ class OfferBook:
         if offer.credit() <= 0:
             return
         lines = self._lines.setdefault(offer.group, {})
-        line = lines.get(offer.types)
+        wish = offer.wish
+        line = lines.get(wish)
         if line is None:
-            line = lines[offer.types] = OrderedDict()
+            line = lines[wish] = OrderedDict()
         if offer.id not in line:
             offer.turn = next(self._turns)
             line[offer.id] = offer
 
     def _step_out(self, offer: Offer) -> None:
         lines = self._lines.get(offer.group, {})
-        line = lines.get(offer.types)
+        wish = offer.wish
+        line = lines.get(wish)
         if line is None or line.pop(offer.id, None) is None:
             return
         if not line:
-            del lines[offer.types]
+            del lines[wish]
         if not lines:
             del self._lines[offer.group]
 

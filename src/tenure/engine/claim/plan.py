@@ -81,7 +81,9 @@ class ClaimPlanner:
             hands += choice.choose(others, ending, homes.get(group, ()))
             for task_type, amount in choice.wanted.items():
                 key = (*group, task_type)
-                demands += self._positions.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
+                most = min(amount, WORK_BATCH_MAX)
+                takes_runs = task_type in choice.with_runs
+                demands += self._positions.demands(key, most, mono_ms, takes_runs=takes_runs)
         sole = self._positions.sole(demands)
         return ClaimPlan(tuple(hands), tuple(demands), self._is_direct, sole)
 
@@ -199,6 +201,8 @@ class _Choice:
         self._place = 0
         self._passed_count = 0
         self.wanted: dict[str, int] = {}
+        # Types of which somebody who is compared takes runs too.
+        self.with_runs: set[str] = set()
 
     def choose(
         self, others: Sequence[Offer], ending: Mapping[str, set[str]], homes: Sequence[str]
@@ -207,12 +211,12 @@ class _Choice:
 
         ``homes`` are workers that had runs last which may be woken; they are always compared.
         """
-        waiting_types = self._book.waiting_types(self._group)
-        if not others and not waiting_types:
+        wishes = self._book.wishes(self._group)
+        if not others and not wishes:
             return []
-        # Most offers of a queue have the same types.
-        for types in dict.fromkeys(chain(waiting_types, [offer.types for offer in others])):
-            self._find_most(types)
+        # Most offers of a queue can run the same.
+        for wish in dict.fromkeys(chain(wishes, [offer.wish for offer in others])):
+            self._find_most(*wish)
         self._compare(self._at_home(homes) if homes else (), ending)
         rest: Iterable[Offer] = chain(self._book.waiting(self._group, self._open), others)
         if self._homes:
@@ -252,13 +256,14 @@ class _Choice:
                     chosen[each[1]] = each
         return [chosen[place] for place in sorted(chosen)]
 
-    def _find_most(self, types: frozenset[str]) -> None:
+    def _find_most(self, types: frozenset[str], takes_runs: bool) -> None:  # noqa: FBT001 (a wish)
         """Note how many tasks of each type this batch may hand out at the most."""
         for task_type in types:
-            if task_type in self._most:
+            if self._most.get(task_type):
                 continue
             key = (*self._group, task_type)
             has_backlog = self._positions.has_backlog(key, self._mono_ms)
+            has_backlog = has_backlog or (takes_runs and self._positions.may_have_runs(key))
             most = WORK_BATCH_MAX if has_backlog else self._fresh.get(key, 0)
             self._most[task_type] = most
             if most:
@@ -293,6 +298,8 @@ class _Choice:
             if candidates is None:
                 continue
             candidates.append(candidate)
+            if not offer.is_driven:
+                self.with_runs.add(task_type)
             wanted = self.wanted[task_type] = self.wanted.get(task_type, 0) + credit
             if wanted >= self._most[task_type] and len(candidates) >= OFFERS_COMPARED_MAX:
                 self._open.discard(task_type)
@@ -317,10 +324,10 @@ def _hand(_used: float, _place: int, offer: Offer, credit: int, room_bytes: int)
         window=offer.window,
         session_no=offer.session_no,
         times=offer.times,
-        is_driven=offer.is_driven,
         is_new=is_new,
         is_counted=offer.is_counted,
         worker_version=offer.worker_version,
         speaker=offer.speaker if is_new else None,
         room_bytes=room_bytes,
+        takes_runs=not offer.is_driven,
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core.limits import (
     FALLBACK_POLL_MS,
@@ -46,6 +47,8 @@ class LineState(msgspec.Struct):
     maybe_suspect: bool = True
     has_suspects: bool = False
     full_look_at_mono_ms: int = 0
+    # The last probes were for offers that take no runs: there may be some.
+    has_passed_runs: bool = False
     # The only claimable task that this server knows of, as it has stored it.
     sole: Task | None = None
 
@@ -70,6 +73,11 @@ class ClaimPositions:
             return True
         return line.has_any
 
+    def may_have_runs(self, key: LineKey) -> bool:
+        """Return whether probes may have passed runs, because nobody who waited takes runs."""
+        line = self._lines.get(key)
+        return line is not None and line.has_passed_runs
+
     def sole(self, demands: Sequence[Demand]) -> Task | None:
         """Return the task that these probes would find, if known; its row may have changed."""
         if len(demands) != 1:
@@ -77,10 +85,15 @@ class ClaimPositions:
         (demand,) = demands
         return self._lines[demand.namespace, demand.queue, demand.type].sole
 
-    def demands(self, key: LineKey, amount: int, mono_ms: int) -> list[Demand]:
-        """Return the probes for up to ``amount`` tasks of one type."""
+    def demands(
+        self, key: LineKey, amount: int, mono_ms: int, *, takes_runs: bool = True
+    ) -> list[Demand]:
+        """Return the probes for up to ``amount`` tasks of one type, or of its activities only."""
         line = self._lines.setdefault(key, LineState())
         is_full = mono_ms >= line.full_look_at_mono_ms
+        if takes_runs and line.has_passed_runs:
+            line.has_passed_runs, is_full = False, True
+            line.full_look_at_mono_ms = mono_ms
         found = []
         if is_full or line.maybe_returned:
             found.append(_whole(key, Line.RETURNED, amount))
@@ -92,7 +105,7 @@ class ClaimPositions:
             if self._is_on and not is_full:
                 mark = line.marks.get(priority, _HEAD)
             found.append(_demand(key, Line.FRESH, priority, priority, mark, amount))
-        return found
+        return found if takes_runs else [replace(each, takes_runs=False) for each in found]
 
     def learn(
         self,
@@ -114,6 +127,7 @@ class ClaimPositions:
             key = (demand.namespace, demand.queue, demand.type)
             line = self._lines.setdefault(key, LineState())
             line.sole = None
+            line.has_passed_runs |= not demand.takes_runs
             count, last = seen.get((key, Line(demand.line), demand.priority_min), (0, _HEAD))
             has_more = count >= demand.amount
             if demand.line == Line.RETURNED:

@@ -183,7 +183,7 @@ def take_endpoint(ws: WorkingSet, command: c.TakeEndpoint) -> c.EndpointTaken:
     worker = calling(ws, command.namespace, command.worker_id)
     seat = ws.rows.seats.get(worker.id)
     endpoint = ws.rows.endpoints.get(worker.id)
-    if endpoint is None or seat is None or not seat.is_free_for(ws.server_id, ws.now_ms):
+    if endpoint is None or seat is None or not _is_free(ws, seat):
         message = f"The seat of worker {worker.id} is not free."
         raise WrongState(message, state="TAKEN")
     decision = ws.apply_worker(worker.id, worker_rules.SessionOpened())
@@ -199,6 +199,11 @@ def take_endpoint(ws: WorkingSet, command: c.TakeEndpoint) -> c.EndpointTaken:
     # What an earlier command of this batch has changed about the worker row counts too.
     shown = replace(decision.worker, types=endpoint.spec.types, slots=endpoint.spec.concurrency)
     return c.EndpointTaken(seat=seat, worker=shown, endpoint=endpoint, held=held, now_ms=ws.now_ms)
+
+
+def _is_free(ws: WorkingSet, seat: Seat) -> bool:
+    stale_ms = ws.settings.seat_stale_ms
+    return seat.is_free_for(ws.server_id, now_ms=ws.now_ms, stale_ms=stale_ms)
 
 
 def _held(ws: WorkingSet, worker: Worker) -> list[Task]:

@@ -176,8 +176,11 @@ class _Look:
         sdks = await scan(lambda tx: reads.count_sdks(tx, extent))
         leases = await scan(lambda tx: reads.list_stuck_leases(tx, extent, before_ms=before_ms))
         unreleased = await scan(lambda tx: reads.list_unreleased(tx, extent, before_ms=before_ms))
+        since_ms = now_ms - self._engine.settings.seat_stale_ms
+        seats = await scan(lambda tx: reads.list_seat_troubles(tx, extent, now_ms, since_ms))
         self.findings += [
             *fleet_rules.check_health(healths),
+            *fleet_rules.check_seats(seats),
             *fleet_rules.check_sdks(sdks, server_version=self._question.version),
             *fleet_rules.check_leases(leases, now_ms=now_ms),
             *fleet_rules.check_releases(unreleased, now_ms=now_ms),

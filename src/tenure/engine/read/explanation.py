@@ -78,7 +78,7 @@ class _Reader:
         self._tx = tx
         self._onlooker = onlooker
         # What tasks of one type in one queue have in common.
-        self._places: dict[tuple[str, str], Facts] = {}
+        self._places: dict[tuple[str, str, TaskKind], Facts] = {}
 
     async def facts(self, task: Task, depth: int = 0) -> Facts:
         """Return the facts about a task; ``depth`` is how many runs wait for it here."""
@@ -98,7 +98,7 @@ class _Reader:
     # -- What keeps a task, which no worker holds, from a worker
 
     async def _unheld(self, task: Task) -> Facts:
-        place = (task.queue, task.type)
+        place = (task.queue, task.type, task.kind)
         if place not in self._places:
             self._places[place] = await self._read_place(task)
         facts = replace(self._places[place], task=task)
@@ -128,6 +128,10 @@ class _Reader:
 
     async def _with_near(self, facts: Facts) -> Facts:
         """Read which workers come closest to a task that no worker can run."""
+        if facts.task.kind is TaskKind.WORKFLOW:
+            served_count = await reads.count_served(self._tx, facts.task)
+            if served_count:
+                return replace(facts, served_count=served_count)
         near = await reads.list_near(self._tx, facts.task)
         if any(each.queue == facts.task.queue for each in near):
             return replace(facts, near=near)

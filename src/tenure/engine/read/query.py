@@ -33,6 +33,7 @@ from tenure.core.limits import (
     QUEUES_COUNTED_AT_ONCE,
 )
 from tenure.core.queue import Namespace, Queue
+from tenure.core.seat.record import SeatView
 from tenure.core.task.attempt import Attempt, Outcome
 from tenure.core.task.callback import CallbackAttempt
 from tenure.core.task.record import Task, TaskState
@@ -41,7 +42,7 @@ from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import health as health_rules
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
-from tenure.core.worker.record import Worker
+from tenure.core.worker.record import Worker, WorkerMode
 from tenure.engine.batch.damage_log import note_damage
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
@@ -49,6 +50,7 @@ from tenure.store.table import access as access_table
 from tenure.store.table import lease as lease_table
 from tenure.store.table import listing, run_list, task_list
 from tenure.store.table import queue as queue_table
+from tenure.store.table import seat as seat_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
 from tenure.store.table.access import KeyPlace
@@ -99,7 +101,7 @@ class WorkerView(msgspec.Struct, frozen=True, gc=False):
     """A worker, and while it is active its lease and its health.
 
     The totals are those of its last heartbeat, also when it is offline. ``held_count`` is how many
-    live attempts it holds; lists leave it out.
+    live attempts it holds; lists leave it out. A served worker has a ``seat``.
     """
 
     worker: Worker
@@ -108,6 +110,7 @@ class WorkerView(msgspec.Struct, frozen=True, gc=False):
     total_completed: int
     total_failed: int
     held_count: int | None = None
+    seat: SeatView | None = None
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -447,7 +450,16 @@ async def _views(
             health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
             view = WorkerView(worker, lease, health, lease.total_completed, lease.total_failed)
         views.append(view)
-    return views
+    return await _with_seats(tx, views)
+
+
+async def _with_seats(tx: Tx, views: list[WorkerView]) -> list[WorkerView]:
+    """Show the seats of served workers."""
+    served = [each.worker.id for each in views if each.worker.mode is WorkerMode.SERVED]
+    if not served:
+        return views
+    seats = await seat_table.view_seats(tx, served)
+    return [replace(each, seat=seats.get(each.worker.id)) for each in views]
 
 
 class _Read(msgspec.Struct, Generic[T], frozen=True):

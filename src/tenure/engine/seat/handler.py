@@ -19,7 +19,9 @@ def take_seat(ws: WorkingSet, command: c.TakeSeat) -> c.SeatTaken:
     """Take a seat: the raised session number is the fence against its former owner."""
     worker = calling(ws, command.namespace, command.worker_id)
     seat = ws.rows.seats.get(worker.id)
-    if seat is None or not seat.is_free_for(ws.server_id, ws.now_ms):
+    if seat is None or not seat.is_free_for(
+        ws.server_id, now_ms=ws.now_ms, stale_ms=ws.settings.seat_stale_ms
+    ):
         message = f"The seat of worker {worker.id} is not free."
         raise WrongState(message, state="TAKEN")
     decision = ws.apply_worker(worker.id, worker_rules.SessionOpened())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -13,6 +13,7 @@ from tenure.core.seat import share
 from tenure.core.seat.record import Seat, SeatNote
 from tenure.core.seat.share import Survey
 from tenure.core.worker.record import WorkerMode
+from tenure.engine.command import AnyCommand
 from tenure.engine.endpoint.endpoint_driver import EndpointDriver
 from tenure.engine.endpoint.poster import Poster
 from tenure.engine.endpoint.tally import DeliveryTally
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tenure.engine.engine import Engine
 
 log = structlog.get_logger("tenure.engine")
+Submit = Callable[[AnyCommand], "asyncio.Future[Any]"]
 
 
 class Driver(Protocol):
@@ -72,6 +74,7 @@ class Seats:
     def __init__(self, engine: Engine) -> None:
         """Start without seats; without a caller none is taken."""
         self._engine = engine
+        self.submit: Submit = engine.submit
         self._makers: dict[WorkerMode, Callable[[], Driver]] = {}
         self._places = Places()
         self.tally = CallTally()
@@ -130,18 +133,21 @@ class Seats:
         async def body(tx: Tx) -> tuple[Survey, dict[str, int], list[Seat]]:
             now_ms = await tx.now_ms()
             await seat_table.touch_driver(tx, server_id, now_ms=now_ms)
-            survey = await seat_table.survey_seats(tx, mode, server_id, now_ms=now_ms)
+            look = seat_table.Look(now_ms, now_ms - engine.settings.seat_stale_ms)
+            survey = await seat_table.survey_seats(tx, mode, server_id, look)
             own = await seat_table.list_own_seats(tx, server_id)
             amount = share.wanted_count(survey)
             free = []
             if amount:
-                free = await seat_table.find_free_seats(tx, mode, now_ms=now_ms, amount=amount)
+                free = await seat_table.find_free_seats(tx, mode, look, amount=amount)
             return survey, own, free
 
         survey, own, free = await engine.store.transaction(body, LaneName.SERVICE)
         count = await self._leave_lost(mode, own)
-        count += await self._give(self._surplus(mode, survey))
-        count += await self._take(mode, free, own)
+        surplus = self._surplus(mode, survey)
+        count += await self._give(surplus)
+        missing = [each for each in own if each not in self._drivers and each not in surplus]
+        count += await self._take(mode, free, missing)
         return count
 
     def _of(self, mode: WorkerMode) -> dict[str, Driver]:
@@ -185,10 +191,9 @@ class Seats:
         log.info("seats.given", count=len(worker_ids))
         return len(worker_ids)
 
-    async def _take(self, mode: WorkerMode, free: Iterable[Seat], own: dict[str, int]) -> int:
+    async def _take(self, mode: WorkerMode, free: Iterable[Seat], missing: list[str]) -> int:
         """Take seats, also own ones without a driver: the answer of a former try was lost."""
         wanted = {each.worker_id: each.namespace for each in free}
-        missing = [each for each in own if each not in self._drivers and each not in wanted]
         if missing:
             found = await self._engine.store.read(lambda tx: seat_table.read_seats(tx, missing))
             wanted |= {

@@ -48,7 +48,8 @@ class ServedAnswer:
         if answer.beats:
             await self._each(answer.beats, self._beat)
         if answer.exclusive:
-            await self._confirm_exclusive(tuple(answer.exclusive))
+            waiting = tuple(ref for ref in answer.running if ref in answer.exclusive)
+            await self._confirm_exclusive(waiting)
         if answer.finished or answer.bad:
             await self._finish(answer)
         await self._compare(call, answer)
@@ -172,13 +173,13 @@ class ServedAnswer:
 
     async def _signal(self, call: Call) -> None:
         """Begin the grace of the cancel requests that an answered call has carried."""
-        carried = {
+        carried = [
             TaskRef(each.task_id, each.attempt)
             for each in call.kills
             if each.reason is KillReason.CANCEL
-        }
-        self._signalled &= carried
-        new = tuple(carried - self._signalled)
+        ]
+        self._signalled.intersection_update(carried)
+        new = tuple(ref for ref in carried if ref not in self._signalled)
         if new:
             await self._submit(t.SignalCancels(namespace=self._taken.worker.namespace, items=new))
             self._signalled.update(new)

@@ -48,6 +48,7 @@ class ServedDriver:
         self._places = places
         self._content = ServedContent(self._holds)
         self._woken = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
         self._is_open = True
         self._is_recalled = False
         self._has_more = False
@@ -62,12 +63,12 @@ class ServedDriver:
     async def begin(self, namespace: str, worker_id: str) -> None:
         """Take the seat."""
         command = TakeSeat(namespace=namespace, worker_id=worker_id, sink=self)
-        self.take(await self._engine.submit(command))
+        self.take(await self._engine.seats.submit(command))
 
     def take(self, taken: SeatTaken) -> None:
         """Begin with what was read when the seat was taken."""
         self._taken = taken
-        self._answers = ServedAnswer(taken, self._content, self._engine.submit)
+        self._answers = ServedAnswer(taken, self._content, self._engine.seats.submit)
         self._content.cancel(taken.cancel)
         if taken.worker.status is WorkerStatus.DRAINING:
             self._is_draining = True
@@ -186,6 +187,10 @@ class ServedDriver:
 
     async def call(self) -> None:
         """Call the worker once, and apply its answer; raises nothing but a cancellation."""
+        async with self._one_at_a_time:
+            await self._call_once()
+
+    async def _call_once(self) -> None:
         began_ms = self._engine.clock.monotonic_ms()
         try:
             if not self._is_recalled:
@@ -287,7 +292,7 @@ class ServedDriver:
         self._engine.set_window(self.worker_id, 0)
         namespace, worker_id = self._taken.worker.namespace, self.worker_id
         try:
-            await self._engine.submit(
+            await self._engine.seats.submit(
                 FailCall(namespace=namespace, worker_id=worker_id, session_no=self.session_no)
             )
         except WorkerInactive:

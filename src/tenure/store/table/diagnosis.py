@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core.diagnosis.server_check import ServerRow
-from tenure.core.diagnosis.worker_check import Healths, Overdue, Sdk, StuckLease, Unreleased
+from tenure.core.diagnosis.worker_check import (
+    Healths,
+    Overdue,
+    Sdk,
+    SeatTrouble,
+    StuckLease,
+    Unreleased,
+)
 from tenure.core.limits import DIAGNOSED_ROWS_MAX
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerStatus
@@ -30,6 +38,16 @@ class Extent(msgspec.Struct, frozen=True):
     def scope(self) -> str:
         """Return the namespaces in the form of the statements."""
         return codec.names_to(self.namespaces)
+
+
+async def list_seat_troubles(
+    tx: Tx, extent: Extent, now_ms: int, since_ms: int
+) -> list[SeatTrouble]:
+    """Return served workers that no server drives since an instant, or whose calls fail."""
+    rows: list[codec.AnyRow] = list(
+        await tx.one("list_seat_troubles", extent.scope, since_ms, now_ms, extent.amount)
+    )
+    return [replace(SeatTrouble(*row), is_driven=bool(row[-1])) for row in rows]
 
 
 async def read_settings(tx: Tx) -> dict[str, str]:

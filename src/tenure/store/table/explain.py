@@ -7,7 +7,7 @@ from typing import cast
 
 from tenure.core.explain.fact import Crew, EndedWorker, HeldTask, Member, NearWorker
 from tenure.core.limits import ENDED_SEEN_MAX, EXPLAINED_MAX
-from tenure.core.task.record import Line, Task
+from tenure.core.task.record import Line, Task, TaskKind
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.store.table import codec
@@ -17,7 +17,7 @@ from tenure.store.transaction import Tx
 
 async def list_crews(tx: Tx, task: Task, onlooker: Onlooker) -> tuple[Crew, ...]:
     """Return the active workers that could run a task, grouped by their state."""
-    place = (task.namespace, task.queue, task.type)
+    place = (task.namespace, task.queue, task.type, task.kind is TaskKind.WORKFLOW)
     given = (deaf_text(onlooker), onlooker.now_ms, EXPLAINED_MAX)
     rows: list[codec.AnyRow] = list(await tx.one("list_crews", *place, *given))
     return tuple(
@@ -35,6 +35,12 @@ def _crew(kind: tuple[object, ...], rows: list[codec.AnyRow]) -> Crew:
         count,
         tuple(Member(row[5], row[6], row[7], row[8]) for row in rows),
     )
+
+
+async def count_served(tx: Tx, task: Task) -> int:
+    """Count the active served workers that offer the type of a task."""
+    rows = await tx.one("count_served_workers", task.namespace, task.queue, task.type)
+    return cast("int", rows[0][0])
 
 
 async def list_near(tx: Tx, task: Task) -> tuple[NearWorker, ...]:

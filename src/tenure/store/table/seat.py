@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
-from tenure.core.limits import SEAT_STALE_MS
 from tenure.core.seat.record import Seat, SeatNote, SeatView
 from tenure.core.seat.share import Survey
 from tenure.core.worker.record import DRIVEN, Worker, WorkerMode
@@ -17,6 +16,13 @@ from tenure.store.transaction import Tx
 
 def _seat_from(row: AnyRow) -> Seat:
     return Seat(row[0], row[1], WorkerMode(row[2]), row[3], row[4], bool(row[5]), *row[6:10])
+
+
+class Look(NamedTuple):
+    """The time of a round, and since when a server has to have shown itself to count."""
+
+    now_ms: int
+    since_ms: int
 
 
 async def read_seats(tx: Tx, worker_ids: Iterable[str]) -> list[Seat]:
@@ -43,17 +49,16 @@ async def view_seats(tx: Tx, worker_ids: Iterable[str]) -> dict[str, SeatView]:
     return views
 
 
-async def survey_seats(tx: Tx, mode: WorkerMode, server_id: str, *, now_ms: int) -> Survey:
+async def survey_seats(tx: Tx, mode: WorkerMode, server_id: str, look: Look) -> Survey:
     """Count the open seats of a mode, those of a server, and the servers that drive."""
-    stale_before_ms = now_ms - SEAT_STALE_MS
-    rows = await tx.one("survey_seats", mode.value, server_id, stale_before_ms, now_ms)
+    rows = await tx.one("survey_seats", mode.value, server_id, look.since_ms, look.now_ms)
     seat_count, own_count, server_count = cast("tuple[int, int, int]", tuple(rows[0]))
     return Survey(seat_count=seat_count, own_count=own_count, server_count=server_count)
 
 
-async def find_free_seats(tx: Tx, mode: WorkerMode, *, now_ms: int, amount: int) -> list[Seat]:
+async def find_free_seats(tx: Tx, mode: WorkerMode, look: Look, *, amount: int) -> list[Seat]:
     """Return open seats that no server drives."""
-    rows = await tx.one("find_free_seats", mode.value, now_ms - SEAT_STALE_MS, now_ms, amount)
+    rows = await tx.one("find_free_seats", mode.value, look.since_ms, look.now_ms, amount)
     return [_seat_from(row) for row in rows]
 
 

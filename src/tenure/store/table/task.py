@@ -42,6 +42,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     mark_run_at_ms: int
     mark_id: str
     amount: int
+    takes_runs: bool = True
 
 
 async def load_tasks(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:

@@ -27,6 +27,7 @@ from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
+from tenure.core.seat.record import SeatView
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
@@ -72,6 +73,19 @@ class LeaseView(View, frozen=True):
     suspect_until: Instant | UnsetType = UNSET
 
 
+class SeatItem(View, frozen=True):
+    """Which server calls a served worker, and what it saw last; written every few seconds."""
+
+    server_id: str | UnsetType = UNSET
+    taken_at: Instant | UnsetType = UNSET
+    last_call_at: Instant | UnsetType = UNSET
+    call_duration_ms: int = 0
+    call_error: Annotated[str, Meta(description="Left out if it was answered")] | UnsetType = UNSET
+    failure_count: Annotated[int, Meta(description="Failed calls in a row")] = 0
+    unconfirmed_count: Annotated[int, Meta(description="Tasks that are in no answer yet")] = 0
+    kill_count: Annotated[int, Meta(description="Attempts that it has to stop")] = 0
+
+
 class WorkerItem(View, frozen=True):
     """A worker; an active one has lease and health, totals are also those of an offline one."""
 
@@ -102,6 +116,8 @@ class WorkerItem(View, frozen=True):
     drain_deadline_at: Instant | UnsetType = UNSET
     ended_at: Instant | UnsetType = UNSET
     end_reason: EndReason | UnsetType = UNSET
+    address: Annotated[str, Meta(description="Where a served worker listens")] | UnsetType = UNSET
+    seat: SeatItem | UnsetType = UNSET
 
 
 class WorkerListView(View, frozen=True):
@@ -145,7 +161,25 @@ def _shown(view: WorkerView) -> WorkerItem:
         ended_at=instant_or_unset(item.ended_at_ms),
         end_reason=or_unset(item.end_reason),
         **({} if view.lease is None else _lease(view.lease)),
+        **({} if view.seat is None else _seat(view.seat, view.lease)),
     )
+
+
+def _seat(view: SeatView, lease: Lease | None) -> dict[str, Any]:
+    seat, note = view.seat, view.note
+    return {
+        "address": seat.address,
+        "seat": SeatItem(
+            server_id=or_unset(seat.server_id),
+            taken_at=instant_or_unset(seat.taken_at_ms or None),
+            last_call_at=instant_or_unset(note.call_at_ms or None),
+            call_duration_ms=note.call_ms,
+            call_error=or_unset(note.call_error),
+            failure_count=lease.failures if lease is not None else 0,
+            unconfirmed_count=note.unconfirmed_count,
+            kill_count=note.kill_count,
+        ),
+    }
 
 
 def _lease(lease: Lease) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tenure.core.seat.record import SeatView
 from tenure.core.worker.health import Health
+from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import WorkerMode, WorkerStatus
 from tenure.engine.read.query import QueueView, WorkerView
 from tenure.errors import InvalidArgument, wire_name
@@ -110,7 +112,24 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
         made.health = _HEALTHS[view.health]
     if view.held_count is not None:
         made.held_count = view.held_count
+    if view.seat is not None:
+        made.address = view.seat.seat.address
+        made.seat.CopyFrom(_seat(view.seat, lease))
     return made
+
+
+def _seat(view: SeatView, lease: Lease | None) -> worker_pb2.Seat:
+    seat, note = view.seat, view.note
+    return worker_pb2.Seat(
+        server_id=seat.server_id or "",
+        taken_at_ms=seat.taken_at_ms,
+        call_at_ms=note.call_at_ms,
+        call_duration_ms=note.call_ms,
+        call_error=note.call_error,
+        failure_count=lease.failures if lease is not None else 0,
+        unconfirmed_count=note.unconfirmed_count,
+        kill_count=note.kill_count,
+    )
 
 
 def queue(view: QueueView) -> admin_service_pb2.Queue:

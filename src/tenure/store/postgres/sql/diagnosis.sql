@@ -9,6 +9,7 @@ FROM (
         w.status,
         CASE
             WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+            WHEN l.failures > 0 THEN 'late'
             WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
             WHEN l.loop_lag_ms > 1000 THEN 'blocked'
             WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'

@@ -14,9 +14,19 @@ FROM (
     LIMIT CAST(:amount AS integer)
 ) AS ahead;
 
--- name: list_crews(namespace, queue, type, deaf, now_ms, amount)
+-- name: count_served_workers(namespace, queue, type)
+-- Active served workers of a queue that offer a type.
+SELECT count(*)
+FROM leases AS l
+JOIN workers AS w ON w.id = l.worker_id
+WHERE l.namespace = :namespace
+  AND w.queue = :queue
+  AND w.mode = 'served'
+  AND w.types @> to_jsonb(CAST(:type AS text));
+
+-- name: list_crews(namespace, queue, type, is_run, deaf, now_ms, amount)
 -- Active workers of a queue that offer a type, by what they may be given: the first of each
--- kind, and how many there are. The leases are few and narrow, so they come first; a test compares
+-- kind, and how many there are. A served worker gets no runs. The leases are few and narrow, so they come first; a test compares
 -- the CASE with core.worker.health.judge.
 SELECT
     g.status, g.health, g.is_full, g.is_guarding, g.alike_count, CAST(g.id AS text), g.name,
@@ -33,6 +43,7 @@ FROM (
             w.id, w.name, w.status, w.slots,
             CASE
                 WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+                WHEN l.failures > 0 THEN 'late'
                 WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
                 WHEN l.loop_lag_ms > 1000 THEN 'blocked'
                 WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'
@@ -55,6 +66,7 @@ FROM (
         WHERE l.namespace = :namespace
           AND w.queue = :queue
           AND w.types @> to_jsonb(CAST(:type AS text))
+          AND (NOT CAST(:is_run AS boolean) OR w.mode <> 'served')
     ) AS c
     WINDOW alike AS (PARTITION BY c.status, c.health, c.is_full, c.is_guarding)
 ) AS g

@@ -50,6 +50,32 @@ SELECT CAST(worker_id AS text), session_no
 FROM seats
 WHERE is_open AND server_id = CAST(:server_id AS uuid);
 
+-- name: list_seat_troubles(scope, stale_before_ms, now_ms, amount)
+-- Seats that no server drives although their workers registered some time ago, and those whose
+-- last calls failed.
+SELECT CAST(s.worker_id AS text), s.namespace, w.name, s.address, coalesce(l.failures, 0),
+    s.call_error,
+    coalesce(
+        d.driver_at_ms BETWEEN CAST(:stale_before_ms AS bigint) AND CAST(:now_ms AS bigint), false
+    )
+FROM seats AS s
+JOIN workers AS w ON w.id = s.worker_id
+LEFT JOIN leases AS l ON l.worker_id = s.worker_id
+LEFT JOIN servers AS d ON d.id = s.server_id
+WHERE s.is_open
+  AND (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(s.namespace))
+  AND (
+    l.failures > 0
+    OR (
+        w.registered_at_ms < CAST(:stale_before_ms AS bigint)
+        AND coalesce(
+            d.driver_at_ms NOT BETWEEN CAST(:stale_before_ms AS bigint) AND CAST(:now_ms AS bigint),
+            true
+        )
+    )
+  )
+LIMIT CAST(:amount AS integer);
+
 -- name: note_seats(worker_id, server_id, call_at_ms, call_ms, call_error, unconfirmed_count, kill_count)
 UPDATE seats AS s
 SET call_at_ms = g.call_at_ms,

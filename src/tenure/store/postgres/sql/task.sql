@@ -1,4 +1,4 @@
--- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+-- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount, takes_runs)
 -- One probe per (queue, type, line, priority): a million waiting tasks of a type that no worker
 -- here can run cost nothing. The row comparison starts at the low-water mark, after the dead
 -- entries that a long-open snapshot keeps in the index. A large input stays where it is (limits:
@@ -18,9 +18,10 @@ FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
     CAST(:line AS smallint[]), CAST(:priority_min AS smallint[]),
     CAST(:priority_max AS smallint[]), CAST(:mark_run_at_ms AS bigint[]),
-    CAST(:mark_id AS uuid[]), CAST(:amount AS integer[])
+    CAST(:mark_id AS uuid[]), CAST(:amount AS integer[]), CAST(:takes_runs AS boolean[])
 ) AS d (
-    namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount
+    namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount,
+    takes_runs
 )
 CROSS JOIN LATERAL (
     SELECT *
@@ -32,6 +33,7 @@ CROSS JOIN LATERAL (
       AND c.line = d.line
       AND (c.priority, c.run_at_ms, c.id) >= (d.priority_min, d.mark_run_at_ms, d.mark_id)
       AND c.priority <= d.priority_max
+      AND (d.takes_runs OR c.journal_id IS NULL)
     ORDER BY c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
     LIMIT d.amount
     FOR UPDATE SKIP LOCKED
@@ -328,7 +330,7 @@ CROSS JOIN LATERAL (
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
--- name: peek_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+-- name: peek_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount, takes_runs)
 -- As claim_tasks, but without its locks, which would be written to the log and waited for.
 SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
@@ -345,9 +347,10 @@ FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
     CAST(:line AS smallint[]), CAST(:priority_min AS smallint[]),
     CAST(:priority_max AS smallint[]), CAST(:mark_run_at_ms AS bigint[]),
-    CAST(:mark_id AS uuid[]), CAST(:amount AS integer[])
+    CAST(:mark_id AS uuid[]), CAST(:amount AS integer[]), CAST(:takes_runs AS boolean[])
 ) AS d (
-    namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount
+    namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount,
+    takes_runs
 )
 CROSS JOIN LATERAL (
     SELECT *
@@ -359,6 +362,7 @@ CROSS JOIN LATERAL (
       AND c.line = d.line
       AND (c.priority, c.run_at_ms, c.id) >= (d.priority_min, d.mark_run_at_ms, d.mark_id)
       AND c.priority <= d.priority_max
+      AND (d.takes_runs OR c.journal_id IS NULL)
     ORDER BY c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
     LIMIT d.amount
 ) AS t;

@@ -36,6 +36,7 @@ FROM (
         CASE
             WHEN l.worker_id IS NULL THEN ''
             WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+            WHEN l.failures > 0 THEN 'late'
             WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
             WHEN l.loop_lag_ms > 1000 THEN 'blocked'
             WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'
@@ -61,6 +62,7 @@ FROM (
             OR :health = CASE
                 WHEN l.worker_id IS NULL THEN ''
                 WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+                WHEN l.failures > 0 THEN 'late'
                 WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
                 WHEN l.loop_lag_ms > 1000 THEN 'blocked'
                 WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'
@@ -181,6 +183,7 @@ CROSS JOIN LATERAL (
             OR :health = CASE
                 WHEN l.worker_id IS NULL THEN ''
                 WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+                WHEN l.failures > 0 THEN 'late'
                 WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
                 WHEN l.loop_lag_ms > 1000 THEN 'blocked'
                 WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'

@@ -34,6 +34,26 @@ UPDATE servers SET driver_at_ms = NULL WHERE id = :server_id RETURNING id;
 SELECT worker_id, session_no FROM seats INDEXED BY seats_open
 WHERE is_open = 1 AND server_id = :server_id;
 
+-- name: list_seat_troubles(scope, stale_before_ms, now_ms, amount)
+-- Seats that no server drives although their workers registered some time ago, and those whose
+-- last calls failed.
+SELECT s.worker_id, s.namespace, w.name, s.address, coalesce(l.failures, 0), s.call_error,
+    coalesce(d.driver_at_ms BETWEEN :stale_before_ms AND :now_ms, 0)
+FROM seats AS s INDEXED BY seats_open
+JOIN workers AS w ON w.id = s.worker_id
+LEFT JOIN leases AS l ON l.worker_id = s.worker_id
+LEFT JOIN servers AS d ON d.id = s.server_id
+WHERE s.is_open = 1
+  AND (json_array_length(:scope) = 0 OR s.namespace IN (SELECT value FROM json_each(:scope)))
+  AND (
+    l.failures > 0
+    OR (
+        w.registered_at_ms < :stale_before_ms
+        AND coalesce(d.driver_at_ms NOT BETWEEN :stale_before_ms AND :now_ms, 1)
+    )
+  )
+LIMIT :amount;
+
 -- name: note_seats(worker_id, server_id, call_at_ms, call_ms, call_error, unconfirmed_count, kill_count)
 UPDATE seats
 SET call_at_ms = :call_at_ms,

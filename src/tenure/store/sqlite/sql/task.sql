@@ -1,4 +1,4 @@
--- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+-- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount, takes_runs)
 -- A large input stays where it is (limits: CLAIM_INPUT_BYTES_MAX), only its size is returned,
 -- without reading it.
 SELECT
@@ -18,6 +18,7 @@ WHERE line > 0
   AND line = :line
   AND (priority, run_at_ms, id) >= (:priority_min, :mark_run_at_ms, :mark_id)
   AND priority <= :priority_max
+  AND (:takes_runs OR journal_id IS NULL)
 ORDER BY namespace, queue, type, line, priority, run_at_ms, id
 LIMIT :amount;
 
@@ -259,7 +260,7 @@ WHERE namespace = :namespace AND id = :id;
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
--- name: peek_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+-- name: peek_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount, takes_runs)
 -- As claim_tasks: the single writer is the lock.
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
@@ -278,6 +279,7 @@ WHERE line > 0
   AND line = :line
   AND (priority, run_at_ms, id) >= (:priority_min, :mark_run_at_ms, :mark_id)
   AND priority <= :priority_max
+  AND (:takes_runs OR journal_id IS NULL)
 ORDER BY namespace, queue, type, line, priority, run_at_ms, id
 LIMIT :amount;
 

@@ -36,6 +36,7 @@ FROM (
         CASE
             WHEN l.worker_id IS NULL THEN ''
             WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+            WHEN l.failures > 0 THEN 'late'
             WHEN :now_ms - l.beat_at_ms >= 2 * max(1, l.lease_ms / 3) THEN 'late'
             WHEN l.loop_lag_ms > 1000 THEN 'blocked'
             WHEN EXISTS (SELECT 1 FROM json_each(:deaf) AS d WHERE d.value = w.id) THEN 'deaf'
@@ -69,6 +70,7 @@ FROM (
             OR :health = CASE
                 WHEN l.worker_id IS NULL THEN ''
                 WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+                WHEN l.failures > 0 THEN 'late'
                 WHEN :now_ms - l.beat_at_ms >= 2 * max(1, l.lease_ms / 3) THEN 'late'
                 WHEN l.loop_lag_ms > 1000 THEN 'blocked'
                 WHEN EXISTS (SELECT 1 FROM json_each(:deaf) AS d WHERE d.value = w.id) THEN 'deaf'
@@ -170,6 +172,7 @@ FROM (
             OR :health = CASE
                 WHEN l.worker_id IS NULL THEN ''
                 WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+                WHEN l.failures > 0 THEN 'late'
                 WHEN :now_ms - l.beat_at_ms >= 2 * max(1, l.lease_ms / 3) THEN 'late'
                 WHEN l.loop_lag_ms > 1000 THEN 'blocked'
                 WHEN EXISTS (SELECT 1 FROM json_each(:deaf) AS d WHERE d.value = w.id) THEN 'deaf'
