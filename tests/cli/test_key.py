@@ -235,3 +235,12 @@ def test_every_key_file_of_the_docs_is_readable_by_its_owner_alone(tmp_path: Pat
     for each in files:
         assert each.stat().st_mode & 0o777 == 0o600
         assert KEY.fullmatch(each.read_text())
+
+
+def test_the_key_of_task_tokens_is_rotated(guarded: Guarded) -> None:
+    told = guarded.run("keys", "rotate-token-key")
+    assert re.fullmatch(r"Servers sign task tokens with key 2 from \S+Z\.\n", told.stdout)
+    again = read(guarded.run("keys", "rotate-token-key", "-o", "json"))
+    assert again["number"] == 3
+    records = read(guarded.run("audit", "--action", "token_key.rotate", "-o", "json"))["records"]
+    assert [each["target"] for each in records] == ["3", "2"]

@@ -96,6 +96,7 @@ def test_what_is_new_work_and_what_is_awaited() -> None:
         *("CreateSchedule", "PutSchedule", "TriggerSchedule", "BackfillSchedule"),
     }
     awaited = {"EnqueueTasks", "FinishTasks", "StartRun", "RecordSteps", "SpawnTasks"}
+    awaited |= {"CompleteCallback"}
     assert names("is_awaited") == awaited
     reports = {"ConfirmTasks", "HeartbeatTasks", "FinishTasks", "RecordSteps"}
     assert names("can_be_single") == {"EnqueueTasks"} | reports

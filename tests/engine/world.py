@@ -86,6 +86,7 @@ TABLES: Final = [
     "leases",
     "stops",
     "seats",
+    "endpoints",
     "servers",
     "secrets",
     "api_keys",

@@ -51,9 +51,7 @@ WAITING: Final = frozenset({"getTask", "watchTask", "listenToEvents"})
 # Its first key would close an open server.
 CLOSING: Final = "createApiKey"
 STREAM: Final = "text/event-stream"
-LATER: Final = "Later"
 _SERVER_ERROR: Final = 500
-_NOT_BUILT: Final = 501
 _OFFERED: Final = {"admin": 0.85, "viewer": 0.95}
 
 
@@ -108,7 +106,7 @@ class HttpFuzzer:
 
         @hypothesis.seed(f"{self.found.seed}:{number}:{operation.label}:{mode}")
         @hypothesis.settings(
-            max_examples=1 if _is_later(operation) else self._examples,
+            max_examples=self._examples,
             database=None,
             deadline=None,
             phases=[Phase.generate],
@@ -145,10 +143,7 @@ class HttpFuzzer:
 
     def _judge(self, case: Case, answer: requests.Response) -> None:
         self.found.note(str(answer.status_code))
-        is_later = _is_later(case.operation)
-        if answer.status_code >= _SERVER_ERROR and not (
-            is_later and answer.status_code == _NOT_BUILT
-        ):
+        if answer.status_code >= _SERVER_ERROR:
             self.found.complain(f"{_shown(case)}: {answer.status_code} {answer.text}")
         if answer.headers.get("content-type", "").startswith(STREAM):
             self._look_into(case, answer)
@@ -172,16 +167,11 @@ def _name(operation: Any) -> str:
     return str(operation.definition.raw.get("operationId", ""))
 
 
-def _is_later(operation: Any) -> bool:
-    """Tell whether an operation is only announced."""
-    return LATER in (operation.tags or ())
-
-
 def _modes(operation: Any) -> Iterator[GenerationMode]:
     """Give the ways to make requests; nothing can be wrong where nothing is taken."""
     yield GenerationMode.POSITIVE
     is_bare = not any((operation.path_parameters, operation.query, operation.body))
-    if not is_bare and not _is_later(operation):
+    if not is_bare:
         yield GenerationMode.NEGATIVE
 
 

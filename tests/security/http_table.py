@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.security.row import ADMINS, LATER, READERS, SUBMITTERS, Row, Where
+from tests.security.row import ADMINS, READERS, SUBMITTERS, Row, Where
 
 _HERE: Final = {"namespace": "$namespace"}
 
@@ -18,8 +18,11 @@ def _plain(path: str, body: Any = None, **query: Any) -> dict[str, Any]:
     return {"path": path, "query": query, "body": body}
 
 
-def _later(path: str, roles: str) -> Row:
-    return Row(roles, _plain(path), Where.NOWHERE, answer=LATER)
+def _callback(verb: str, body: Any) -> Row:
+    """Return what is expected of keys: none of them opens what a task token opens."""
+    return Row(
+        "", _plain(f"/v1/tasks/$held/{verb}", body), Where.TASK_TOKEN, answer="invalid_token"
+    )
 
 
 _NEW: Final = {
@@ -30,6 +33,7 @@ _NEW: Final = {
     "idempotencyKey": "$new_idempotency",
 }
 _PENDING: Final = "/v1/tasks/$pending"
+_CALLBACK: Final = {"attempt": 1}
 _WORKER: Final = "/v1/workers/$worker"
 _QUEUE: Final = "/v1/queues/$queue"
 _RUN: Final = "/v1/runs/$run"
@@ -39,7 +43,13 @@ _CONTENT: Final = {
     "target": {"type": "mail", "queue": "$queue", "startToCloseMs": 600_000},
 }
 _PERIOD: Final = {"from": "1970-01-01T00:00:00.001Z", "to": "1970-01-01T00:00:01Z"}
-_ENDPOINT: Final = "/v1/endpoints/$queue"
+_ENDPOINT: Final = "/v1/endpoints/$endpoint"
+_NEW_ENDPOINT: Final = {
+    "name": "$new_name",
+    "queue": "$queue",
+    "types": ["push"],
+    "url": "https://hook.example/tasks",
+}
 
 ROUTES: Final[dict[str, Row]] = {
     "POST /v1/tasks": Row(SUBMITTERS, _at("/v1/tasks", _NEW), is_change=True),
@@ -172,6 +182,20 @@ ROUTES: Final[dict[str, Row]] = {
     ),
     "GET /v1/api-keys/{keyId}": Row(ADMINS, _plain("/v1/api-keys/$key")),
     "DELETE /v1/api-keys/{keyId}": Row(ADMINS, _plain("/v1/api-keys/$key"), is_change=True),
+    "GET /v1/endpoints": Row(
+        READERS, _at("/v1/endpoints", pageSize=1, pageToken="$endpoint_cursor")
+    ),
+    "POST /v1/endpoints": Row(ADMINS, _at("/v1/endpoints", _NEW_ENDPOINT), is_change=True),
+    "GET /v1/endpoints/{endpoint}": Row(READERS, _at(_ENDPOINT)),
+    "PUT /v1/endpoints/{endpoint}": Row(ADMINS, _at(_ENDPOINT, {"concurrency": 2}), is_change=True),
+    "DELETE /v1/endpoints/{endpoint}": Row(ADMINS, _at(_ENDPOINT), is_change=True),
+    "POST /v1/endpoints/{endpoint}/pause": Row(ADMINS, _at(f"{_ENDPOINT}/pause"), is_change=True),
+    "POST /v1/endpoints/{endpoint}/resume": Row(ADMINS, _at(f"{_ENDPOINT}/resume"), is_change=True),
+    "POST /v1/endpoints/{endpoint}/test": Row(ADMINS, _at(f"{_ENDPOINT}/test")),
+    "POST /v1/endpoints/{endpoint}/rotate-secret": Row(
+        ADMINS, _at(f"{_ENDPOINT}/rotate-secret"), is_change=True
+    ),
+    "POST /v1/token-keys": Row(ADMINS, _plain("/v1/token-keys"), Where.WHOLE),
     "GET /v1/audit": Row(ADMINS, _at("/v1/audit", actor="$key")),
     "GET /v1/events": Row(READERS, _at("/v1/events", queue="$queue")),
     "GET /v1/diagnosis": Row(ADMINS, _at("/v1/diagnosis")),
@@ -180,14 +204,11 @@ ROUTES: Final[dict[str, Row]] = {
     "GET /metrics": Row(READERS, _plain("/metrics"), Where.WHOLE),
     "GET /openapi.json": Row(READERS, _plain("/openapi.json"), Where.NOWHERE),
     "GET /docs": Row(READERS, _plain("/docs"), Where.NOWHERE),
-    "POST /v1/tasks/{taskId}/started": _later(f"{_PENDING}/started", SUBMITTERS),
-    "POST /v1/tasks/{taskId}/heartbeat": _later(f"{_PENDING}/heartbeat", SUBMITTERS),
-    "POST /v1/tasks/{taskId}/completed": _later(f"{_PENDING}/completed", SUBMITTERS),
-    "GET /v1/endpoints": _later("/v1/endpoints", READERS),
-    "POST /v1/endpoints": _later("/v1/endpoints", ADMINS),
-    "GET /v1/endpoints/{endpoint}": _later(_ENDPOINT, READERS),
-    "PUT /v1/endpoints/{endpoint}": _later(_ENDPOINT, ADMINS),
-    "DELETE /v1/endpoints/{endpoint}": _later(_ENDPOINT, ADMINS),
+    "POST /v1/tasks/{taskId}/started": _callback("started", {**_CALLBACK, "workerId": "w"}),
+    "POST /v1/tasks/{taskId}/heartbeat": _callback("heartbeat", _CALLBACK),
+    "POST /v1/tasks/{taskId}/completed": _callback(
+        "completed", {**_CALLBACK, "outcome": "SUCCEEDED"}
+    ),
 }
 
 ID_FIELDS: Final = frozenset(
@@ -204,6 +225,7 @@ ID_FIELDS: Final = frozenset(
         "idempotencyKey",
         "actor",
         "NamespaceBody.name",
+        "NewEndpointBody.name",
     }
 )
 PLAIN_FIELDS: Final = frozenset(
@@ -229,12 +251,23 @@ PLAIN_FIELDS: Final = frozenset(
         "openAfter",
         "stepId",
         "onLive",
+        # What a process behind an endpoint says of itself; the token names its attempt.
+        # Where an endpoint is, and what it takes.
+        "url",
+        "types",
+        "headers",
+        "workerId",
+        "startedAt",
+        "heartbeatAt",
+        "completedAt",
+        "message",
+        "metrics",
+        "cancelledDuringPhase",
         "onFinished",
         "nonRetryableErrorTypes",
         "labels",
         "resources",
         "reason",
-        "message",
         "stackTrace",
         "category",
         "outcome",

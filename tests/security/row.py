@@ -19,7 +19,6 @@ SUBMITTERS: Final = "client admin"
 WORKERS: Final = "worker admin"
 ADMINS: Final = "admin"
 OK: Final = "ok"
-LATER: Final = "unimplemented"
 
 
 class Where(enum.Enum):
@@ -35,6 +34,8 @@ class Where(enum.Enum):
     NOWHERE = "nowhere"
     # No key is asked for.
     OPEN = "open"
+    # No key is accepted: only the task token of an attempt.
+    TASK_TOKEN = "task token"
 
 
 class Row(NamedTuple):
@@ -69,6 +70,7 @@ class Cast:
     worker: str
     session_worker: str
     key: str
+    endpoint: str
     task_token: str
     task_cursor: str
     run_cursor: str
@@ -79,6 +81,7 @@ class Cast:
     paused_schedule: str
     schedule_cursor: str
     fire_cursor: str
+    endpoint_cursor: str
     # Of one's own: not used by anybody yet. Of somebody else: in use there.
     new_task: str
     new_idempotency: str
@@ -150,6 +153,7 @@ _ALIKE: Final = (
     (re.compile(r"\b[a-z2-7]{16}\b"), "KEY_ID"),
     (re.compile(r"\bqueue-\d+\b"), "QUEUE"),
     (re.compile(r"\bschedule-\d+\b"), "SCHEDULE"),
+    (re.compile(r"whsec_[\w+/=]+"), "SECRET"),
     (re.compile(r"\b(acme/default|other/default|nobody/here)\b"), "NAMESPACE"),
     (re.compile(r"\bnew-\d+\b"), "NEW"),
     # Where a listener to events begins.

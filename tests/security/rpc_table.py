@@ -222,6 +222,26 @@ _ADMIN: Final[dict[str, Row]] = {
     "ListApiKeys": Row(ADMINS, {}, Where.OWN),
     "GetApiKey": Row(ADMINS, {"keyId": "$key"}),
     "RevokeApiKey": Row(ADMINS, {"keyId": "$key"}, is_change=True),
+    "ListEndpoints": Row(READERS, {**_HERE, "pageSize": 1, "pageToken": "$endpoint_cursor"}),
+    "CreateEndpoint": Row(
+        ADMINS,
+        {
+            **_HERE,
+            "name": "$new_name",
+            "taskQueue": "$queue",
+            "options": {"url": "https://hook.example/tasks", "types": ["push"]},
+        },
+        is_change=True,
+    ),
+    "GetEndpoint": Row(READERS, {**_HERE, "name": "$endpoint"}),
+    "SetEndpoint": Row(
+        ADMINS, {**_HERE, "name": "$endpoint", "options": {"concurrency": 2}}, is_change=True
+    ),
+    "PauseEndpoint": Row(ADMINS, {**_HERE, "name": "$endpoint", "isPaused": True}, is_change=True),
+    "TestEndpoint": Row(ADMINS, {**_HERE, "name": "$endpoint"}),
+    "RotateEndpointSecret": Row(ADMINS, {**_HERE, "name": "$endpoint"}, is_change=True),
+    "DeleteEndpoint": Row(ADMINS, {**_HERE, "name": "$endpoint"}, is_change=True),
+    "RotateTokenKey": Row(ADMINS, {}, Where.WHOLE),
     "ListAuditRecords": Row(ADMINS, {**_HERE, "actor": "$key"}),
     "Diagnose": Row(ADMINS, _HERE),
 }
@@ -284,6 +304,9 @@ ID_FIELDS: Final = frozenset(
         "GetNamespaceRequest.name",
         "SetNamespaceRequest.name",
         "RegisterWorkerRequest.name",
+        *(f"{verb}EndpointRequest.name" for verb in ("Create", "Get", "Set", "Pause", "Test")),
+        "RotateEndpointSecretRequest.name",
+        "DeleteEndpointRequest.name",
     }
 )
 PLAIN_FIELDS: Final = frozenset(
@@ -321,6 +344,10 @@ PLAIN_FIELDS: Final = frozenset(
         # What a user calls a run, within one namespace.
         "externalId",
         "externalIdPrefix",
+        # Where an endpoint is, and what it takes.
+        "url",
+        "types",
+        "headers",
         "onLive",
         "onFinished",
         # A call of one run, and a place in the list of what it has open.

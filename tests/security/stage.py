@@ -21,15 +21,18 @@ from tenure.api.readiness import Readiness
 from tenure.api.rpc.view import task_view
 from tenure.api.setting import ServerSettings
 from tenure.core.access.api_key import Role
+from tenure.core.endpoint.record import Endpoint, EndpointSpec
 from tenure.core.filter import RunFilter, TaskFilter, WorkerFilter
 from tenure.core.schedule.record import Rule, ScheduleSpec, Target
 from tenure.core.task.record import Spec
 from tenure.core.worker.record import WorkerMode
 from tenure.engine.access.command import CreateKey, SetQueue
 from tenure.engine.command import TaskRef
+from tenure.engine.endpoint.command import CreateEndpoint
 from tenure.engine.read import query
 from tenure.engine.read import run as run_read
 from tenure.engine.read import schedule as schedule_read
+from tenure.engine.read.endpoint import list_endpoints
 from tenure.engine.read.step_attempt import list_steps
 from tenure.engine.run.command import StartRun
 from tenure.engine.schedule.command import CreateSchedule, PauseSchedule, TriggerSchedule
@@ -39,6 +42,7 @@ from tests.api.access.keyed_server import KeyedServer, bearer, key_id
 from tests.api.http.site import Site, client_of, serving
 from tests.api.rpc.wire import detail, open_wire
 from tests.bounds import ANSWER_S
+from tests.engine.endpoint.posted import URL, Posted
 from tests.engine.run.runs import RUN_SPEC, positions, report, step
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Clock, World, open_database
 from tests.security.row import OK, Answer, Cast, Row, Where, answer, dumped
@@ -70,7 +74,7 @@ class Who(NamedTuple):
 
 def expected(row: Row, who: Who) -> str:
     """Return the code that a principal gets for a request about the first namespace."""
-    if row.where is Where.OPEN:
+    if row.where in {Where.OPEN, Where.TASK_TOKEN}:
         return row.answer
     if not who.role:
         return "unauthenticated"
@@ -92,6 +96,8 @@ class Stage:
         self.everybody: list[Who] = []
         self._theirs: Cast | None = None
         self._numbers = itertools.count(1)
+        # Nothing leaves this machine.
+        self.engine.seats.open_endpoints(Posted())
 
     async def meet(self) -> None:
         """Make the keys; some of them end at once."""
@@ -158,6 +164,9 @@ class Stage:
         await engine.submit(TerminateTask(namespace=namespace, task_id=finished_run))
         command = CreateKey(name="cast", role=Role.VIEWER, namespaces=(namespace,))
         created = await engine.submit(command)
+        # Both the first page and the next one have one of them.
+        await self._endpoint(namespace, f"{queue}-another")
+        endpoint = await self._endpoint(namespace, f"{queue}-endpoint")
         page = query.PageRequest(cursor_key=engine.secrets.cursor_key, size=1)
         tasks = await query.list_tasks(
             engine.store, namespace=namespace, page=page, where=TaskFilter(queue=queue)
@@ -179,7 +188,7 @@ class Stage:
         fires = await schedule_read.list_fires(
             engine.store, namespace=namespace, schedule_id=schedule, page=page
         )
-        key, now_ms = engine.secrets.token_key, engine.clock.now_ms()
+        endpoints = await list_endpoints(engine.store, namespace=namespace, page=page)
         return Cast(
             namespace=namespace,
             queue=queue,
@@ -196,7 +205,8 @@ class Stage:
             worker=worker,
             session_worker=session_worker,
             key=created.key.id,
-            task_token=task_view.completion_token(key, task, now_ms),
+            endpoint=endpoint.name,
+            task_token=engine.tokens.sign(task_view.completion_claims(task, engine.tokens.now_ms)),
             task_cursor=tasks.next_page_token,
             run_cursor=runs.next_page_token,
             step_cursor=steps.next_page_token,
@@ -206,6 +216,7 @@ class Stage:
             paused_schedule=paused_schedule,
             schedule_cursor=schedules.next_page_token,
             fire_cursor=fires.next_page_token,
+            endpoint_cursor=endpoints.next_page_token,
             new_task=world.clock.new_id(),
             new_idempotency=new,
             new_instance=world.clock.new_id(),
@@ -224,6 +235,14 @@ class Stage:
             command = TriggerSchedule(**here, schedule_id=ids[0], trigger_id=trigger_id)
             await self.engine.submit(command)
         await self.engine.submit(PauseSchedule(**here, schedule_id=ids[-1]))
+
+    async def _endpoint(self, namespace: str, name: str) -> Endpoint:
+        """Create an endpoint in a queue in which nothing is."""
+        spec = EndpointSpec(url=URL, types=("push",))
+        made = await self.engine.submit(
+            CreateEndpoint(namespace=namespace, name=name, queue=name, spec=spec)
+        )
+        return made.endpoint
 
     async def _enqueue(self, namespace: str, queue: str, **fields: Any) -> str:
         new = self.world.new(queue=queue, **fields)
@@ -263,6 +282,7 @@ class Stage:
             instance_key=made.new_instance,
             name=made.new_name,
         )
+        await self._endpoint(OTHER_NAMESPACE, made.new_name)
         await self.engine.submit(
             SetQueue(namespace=OTHER_NAMESPACE, name=made.queue, is_paused=True)
         )
@@ -290,6 +310,7 @@ class Stage:
             worker=new_id(),
             session_worker=new_id(),
             key="y" * 16,
+            endpoint=f"queue-{number}-endpoint",
             task_token=cursor,
             task_cursor=cursor,
             run_cursor=cursor,
@@ -300,6 +321,7 @@ class Stage:
             paused_schedule=f"schedule-{number}-paused",
             schedule_cursor=cursor,
             fire_cursor=cursor,
+            endpoint_cursor=cursor,
             new_task=new_id(),
             new_idempotency=f"new-{number}",
             new_instance=new_id(),

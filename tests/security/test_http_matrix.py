@@ -123,6 +123,8 @@ TOLD: Final = {
     # With the cursor of another one.
     "schedule": {"not_found", "invalid_argument"},
     "paused_schedule": {"not_found"},
+    "endpoint_cursor": {"invalid_argument"},
+    "endpoint": {"not_found"},
     "queue": {"invalid_argument", OK},
     "key": {"not_found", OK},
     "worker": {"not_found"},

@@ -157,6 +157,8 @@ TOLD: Final = {
     "fire_cursor": {"invalid_argument"},
     # With the cursor of another one.
     "schedule": {"not_found", "invalid_argument"},
+    "endpoint_cursor": {"invalid_argument"},
+    "endpoint": {"not_found"},
     "queue": {"invalid_argument", OK},
     "worker": {"not_found", "worker_inactive", "attempt_mismatch", OK},
     "session_worker": {"not_found", "worker_inactive"},

@@ -40,7 +40,7 @@ _FINISHED: Final = (
 )
 _ATTEMPT: Final = (
     "SELECT namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms,"
-    " state_after, error, error_checksum FROM attempts"
+    " state_after, error, error_checksum, callback, callback_checksum FROM attempts"
     " WHERE namespace = ? AND task_id = ? AND number = ?"
 )
 _WORKER: Final = (

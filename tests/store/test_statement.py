@@ -37,7 +37,19 @@ IDS: Final = re.compile(
     r"|group_id|run_id|owner_id)$"
 )
 BLOBS: Final = frozenset(
-    {"spec", "progress", "input", "output", "error", "digest", "value", "body", "origin"}
+    {
+        "spec",
+        "progress",
+        "input",
+        "output",
+        "error",
+        "digest",
+        "value",
+        "body",
+        "origin",
+        "callback",
+        "content",
+    }
 )
 FLAGS: Final = frozenset({"release_pending", "fails_fast", "has_ended"})
 DIGEST: Final = bytes(32)

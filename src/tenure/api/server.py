@@ -16,6 +16,7 @@ from tenure.api.guard.descriptor_watch import DescriptorWatch
 from tenure.api.guard.exposure import check_exposure
 from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.tls import Certificates
+from tenure.api.http.delivery.endpoint_poster import EndpointPoster
 from tenure.api.http.edge.app import make_app
 from tenure.api.http.edge.serving import HttpServer, http_config
 from tenure.api.metrics.metric import Metrics
@@ -24,6 +25,8 @@ from tenure.api.readiness import Readiness
 from tenure.api.rpc.server import RpcServer
 from tenure.api.setting import Address, ServerSettings
 from tenure.engine.clock import Clock, SystemClock
+from tenure.engine.dial.dialer import Dialer
+from tenure.engine.dial.resolver import SystemResolver
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
 from tenure.errors import InvalidArgument
@@ -62,6 +65,7 @@ class Server:
         self._rpc = RpcServer(
             self.engine, settings, self.readiness, self.metrics.request, self._allowance
         )
+        self._resolver = SystemResolver()
         self._http: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._background: list[asyncio.Task[None]] = []
@@ -87,6 +91,7 @@ class Server:
             await self.engine.stop()
             raise
         self.http_address = Address(self.settings.http.host, sock.getsockname()[1])
+        self._open_endpoints()
         app = make_app(self.engine, self.settings, self.readiness, self.metrics, self._allowance)
         grace_s = self.settings.shutdown_ms * _GRACE_SHARE / 1000
         create = asyncio.get_running_loop().create_task
@@ -102,6 +107,21 @@ class Server:
             create(self.descriptors.serve(), name="descriptors"),
         )
 
+    def _open_endpoints(self) -> None:
+        """Push tasks to endpoints from now on."""
+        settings, http = self.settings, self.http_address
+        host = http.host if http.is_loopback else "127.0.0.1"
+        scheme = "http" if self._certificates is None else "https"
+        local_url = f"{scheme}://{Address(host, http.port)}"
+        poster = EndpointPoster(
+            self.engine,
+            Dialer(self._resolver),
+            allowed=settings.endpoint_allow,
+            base_url=settings.callback_url or local_url,
+            is_public=bool(settings.callback_url),
+        )
+        self.engine.seats.open_endpoints(poster)
+
     async def stop(self) -> None:
         """Accept no more requests, let open ones end, and commit what was accepted."""
         self.readiness.stop()
@@ -114,6 +134,7 @@ class Server:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await self.engine.stop()
+        self._resolver.close()
 
     async def _stop_http(self) -> None:
         if self._serving is not None:

@@ -91,6 +91,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where served workers may listen besides the host from which they register.
     served_allow: AllowList = AllowList()
     served_tls: ServedTls | None = None
+    # What endpoints may be besides public ones with https, and where their processes call back.
+    endpoint_allow: AllowList = AllowList()
+    callback_url: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that could never work."""

@@ -39,6 +39,7 @@ PLACES: Final[dict[str, Place]] = {
     "workers": Place("tenure.cli.command.worker", "workers", "List, drain and evict workers."),
     "top": Place("tenure.cli.command.top", "top", "Watch queues and workers live."),
     "queues": Place("tenure.cli.command.queue", "queues", "List, pause and limit queues."),
+    "endpoints": Place("tenure.cli.command.endpoint", "endpoints", "Push tasks to HTTP workers."),
     "namespaces": Place(
         "tenure.cli.command.namespace", "namespaces", "List, create and disable namespaces."
     ),

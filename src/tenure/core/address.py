@@ -210,11 +210,7 @@ def read_url(text: object, field: str) -> HttpUrl:
 def read_authority(text: str, field: str) -> tuple[str, int | None]:
     """Read ``host`` or ``host:port``; an IPv6 address is in brackets."""
     if text.startswith("["):
-        inner, bracket, rest = text[1:].partition("]")
-        address = read_address(inner)
-        if not bracket or not isinstance(address, IPv6Address) or (rest and rest[0] != ":"):
-            _refuse(field, "must have an IPv6 address in brackets, without a zone")
-        return str(address), _read_port(rest[1:], field) if rest else None
+        return _read_ipv6_authority(text, field)
     host, colon, port = text.partition(":")
     host = host.lower()
     if not _IPV4.fullmatch(host) and not _is_name(host):
@@ -222,6 +218,14 @@ def read_authority(text: str, field: str) -> tuple[str, int | None]:
     if _IPV4.fullmatch(host) and read_address(host) is None:
         _refuse(field, "must have an IPv4 address with numbers up to 255")
     return host, _read_port(port, field) if colon else None
+
+
+def _read_ipv6_authority(text: str, field: str) -> tuple[str, int | None]:
+    inner, bracket, rest = text[1:].partition("]")
+    address = read_address(inner)
+    if not bracket or not isinstance(address, IPv6Address) or (rest and rest[0] != ":"):
+        _refuse(field, "must have an IPv6 address in brackets, without a zone")
+    return str(address), _read_port(rest[1:], field) if rest else None
 
 
 def _is_name(host: str) -> bool:

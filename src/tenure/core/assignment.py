@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from tenure.core.limits import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, STREAM_BYTES_MAX
+from tenure.core.task.callback import CallbackTimes
 from tenure.core.task.crash_guard import Suspects
 from tenure.core.task.record import Task, TaskKind
 
@@ -40,6 +41,8 @@ class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_new: bool = False
     # The API key of a new poll, which has to be its worker's.
     speaker: str | None = None
+    # Of an endpoint, for whose attempts they are kept.
+    times: CallbackTimes | None = None
     # How much of payloads it can take.
     room_bytes: int = STREAM_BYTES_MAX
     # A worker that a server drives gets activities only.

@@ -29,6 +29,8 @@ class EventKind(enum.StrEnum):
     QUEUE = "queue"
     NAMESPACE = "namespace"
     SCHEDULE = "schedule"
+    # An HTTP worker; its id is its name.
+    ENDPOINT = "endpoint"
     # A running attempt reported progress: its task or run has a new version, and is otherwise the
     # same.
     PROGRESS = "progress"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tenure.engine.access.spec import ACCESS_SPECS
+from tenure.engine.callback.spec import CALLBACK_SPECS
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_spec import CommandSpec
+from tenure.engine.endpoint.spec import ENDPOINT_SPECS
 from tenure.engine.run.spec import RUN_SPECS
 from tenure.engine.schedule.spec import SCHEDULE_SPECS
 from tenure.engine.seat.spec import SEAT_SPECS
@@ -18,7 +20,9 @@ ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (
     *RUN_SPECS,
     *SCHEDULE_SPECS,
     *WORKER_SPECS,
+    *CALLBACK_SPECS,
     *SEAT_SPECS,
+    *ENDPOINT_SPECS,
     *ACCESS_SPECS,
 )
 SPECS: Final[dict[type, CommandSpec[Any]]] = {each.kind: each for each in ALL_SPECS}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -18,6 +19,7 @@ from tenure.core.worker.judge_readiness import JudgeReadiness
 from tenure.engine.acceptance import Acceptance
 from tenure.engine.access.access_cache import AccessCache
 from tenure.engine.access.secret import Secrets, load_secrets
+from tenure.engine.access.token_signer import TokenSigner
 from tenure.engine.batch import run as batch
 from tenure.engine.batch.damage_log import note_damage
 from tenure.engine.batch.memory import BatchMemory
@@ -26,7 +28,7 @@ from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.dispatch import SEATING, Dispatch
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
-from tenure.engine.command import Answer, Command, TaskRef
+from tenure.engine.command import Answer, AnyCommand, Command, TaskRef
 from tenure.engine.command_table import SPECS, payload_bytes, weigh
 from tenure.engine.lane import Entry, Lane, resolve
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
@@ -60,7 +62,9 @@ RETRY_AFTER_MS = 500
 # A grace is checked when it has ended by the store's clock too.
 GRACE_MARGIN_MS = 10
 C = TypeVar("C")
+K = TypeVar("K", bound=AnyCommand)
 # A member of an enum costs more than a global name, and each command needs its lane.
+# Answers after which a worker has an offer that is topped up.
 _HEARTBEAT: Final = LaneName.HEARTBEAT
 
 
@@ -220,6 +224,11 @@ class Engine:
 
     # -- Commands ------------------------------------------------------------------------------
 
+    def check(self, command: K) -> K:
+        """Return a command, or raise the typed error if it is malformed."""
+        SPECS[type(command)].check(command)
+        return command
+
     def submit(self, command: Command[Answer]) -> asyncio.Future[Answer]:
         """Check a command, queue it, and return the future of its answer.
 
@@ -262,6 +271,10 @@ class Engine:
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session accepts."""
         self._dispatch.set_window(worker_id, window)
+
+    def held_count(self, worker_id: str) -> int:
+        """Return how many attempts a session here holds, as far as this server knows."""
+        return self._dispatch.held_count(worker_id)
 
     def session_holds(self, worker_id: str, session_no: int, ref: TaskRef) -> bool:
         """Return whether a session here holds an attempt, as far as this server knows."""
@@ -333,6 +346,11 @@ class Engine:
         """Return the keys that all servers of this database share; available after the start."""
         assert self._secrets is not None
         return self._secrets
+
+    @functools.cached_property
+    def tokens(self) -> TokenSigner:
+        """Return what signs and verifies task tokens."""
+        return TokenSigner(self.access_cache)
 
     @property
     def judge_readiness(self) -> JudgeReadiness | None:

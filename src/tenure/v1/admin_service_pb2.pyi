@@ -774,6 +774,508 @@ class AuditRecord(google.protobuf.message.Message):
 Global___AuditRecord: typing_extensions.TypeAlias = AuditRecord
 
 @typing.final
+class RotateTokenKeyRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___RotateTokenKeyRequest: typing_extensions.TypeAlias = RotateTokenKeyRequest
+
+@typing.final
+class RotateTokenKeyResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    SIGNS_FROM_MS_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    signs_from_ms: builtins.int
+    """Servers sign with it from then on, and accept it at once."""
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+        signs_from_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["number", b"number", "signs_from_ms", b"signs_from_ms"]) -> None: ...
+
+Global___RotateTokenKeyResponse: typing_extensions.TypeAlias = RotateTokenKeyResponse
+
+@typing.final
+class EndpointOptions(google.protobuf.message.Message):
+    """Fields that are not set have their defaults, or do not change."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class HeadersEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    URL_FIELD_NUMBER: builtins.int
+    TYPES_FIELD_NUMBER: builtins.int
+    HEADERS_FIELD_NUMBER: builtins.int
+    CONCURRENCY_FIELD_NUMBER: builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    DELIVERY_TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: builtins.int
+    HEARTBEAT_TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    TOKEN_TTL_MS_FIELD_NUMBER: builtins.int
+    url: builtins.str
+    """https and public, unless the server allows another"""
+    concurrency: builtins.int
+    timeout_ms: builtins.int
+    delivery_timeout_ms: builtins.int
+    heartbeat_interval_ms: builtins.int
+    heartbeat_timeout_ms: builtins.int
+    token_ttl_ms: builtins.int
+    @property
+    def types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def headers(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Sent along; an endpoint is shown with their names alone. Setting some replaces all."""
+
+    def __init__(
+        self,
+        *,
+        url: builtins.str | None = ...,
+        types: collections.abc.Iterable[builtins.str] | None = ...,
+        headers: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        concurrency: builtins.int | None = ...,
+        timeout_ms: builtins.int | None = ...,
+        delivery_timeout_ms: builtins.int | None = ...,
+        heartbeat_interval_ms: builtins.int | None = ...,
+        heartbeat_timeout_ms: builtins.int | None = ...,
+        token_ttl_ms: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_concurrency", b"_concurrency", "_delivery_timeout_ms", b"_delivery_timeout_ms", "_heartbeat_interval_ms", b"_heartbeat_interval_ms", "_heartbeat_timeout_ms", b"_heartbeat_timeout_ms", "_timeout_ms", b"_timeout_ms", "_token_ttl_ms", b"_token_ttl_ms", "_url", b"_url", "concurrency", b"concurrency", "delivery_timeout_ms", b"delivery_timeout_ms", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "timeout_ms", b"timeout_ms", "token_ttl_ms", b"token_ttl_ms", "url", b"url"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_concurrency", b"_concurrency", "_delivery_timeout_ms", b"_delivery_timeout_ms", "_heartbeat_interval_ms", b"_heartbeat_interval_ms", "_heartbeat_timeout_ms", b"_heartbeat_timeout_ms", "_timeout_ms", b"_timeout_ms", "_token_ttl_ms", b"_token_ttl_ms", "_url", b"_url", "concurrency", b"concurrency", "delivery_timeout_ms", b"delivery_timeout_ms", "headers", b"headers", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "timeout_ms", b"timeout_ms", "token_ttl_ms", b"token_ttl_ms", "types", b"types", "url", b"url"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_concurrency", b"_concurrency"]) -> typing.Literal["concurrency"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_delivery_timeout_ms", b"_delivery_timeout_ms"]) -> typing.Literal["delivery_timeout_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_heartbeat_interval_ms", b"_heartbeat_interval_ms"]) -> typing.Literal["heartbeat_interval_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_heartbeat_timeout_ms", b"_heartbeat_timeout_ms"]) -> typing.Literal["heartbeat_timeout_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_timeout_ms", b"_timeout_ms"]) -> typing.Literal["timeout_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_token_ttl_ms", b"_token_ttl_ms"]) -> typing.Literal["token_ttl_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_url", b"_url"]) -> typing.Literal["url"] | None: ...
+
+Global___EndpointOptions: typing_extensions.TypeAlias = EndpointOptions
+
+@typing.final
+class Endpoint(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    WORKER_ID_FIELD_NUMBER: builtins.int
+    TASK_QUEUE_FIELD_NUMBER: builtins.int
+    URL_FIELD_NUMBER: builtins.int
+    TYPES_FIELD_NUMBER: builtins.int
+    HEADER_NAMES_FIELD_NUMBER: builtins.int
+    CONCURRENCY_FIELD_NUMBER: builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    DELIVERY_TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: builtins.int
+    HEARTBEAT_TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    TOKEN_TTL_MS_FIELD_NUMBER: builtins.int
+    CREATED_AT_MS_FIELD_NUMBER: builtins.int
+    PAUSED_FIELD_NUMBER: builtins.int
+    IS_DELETING_FIELD_NUMBER: builtins.int
+    FAILURE_COUNT_FIELD_NUMBER: builtins.int
+    HELD_UNTIL_MS_FIELD_NUMBER: builtins.int
+    LAST_ERROR_FIELD_NUMBER: builtins.int
+    LAST_ERROR_AT_MS_FIELD_NUMBER: builtins.int
+    HELD_COUNT_FIELD_NUMBER: builtins.int
+    SERVER_ID_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    worker_id: builtins.str
+    task_queue: builtins.str
+    url: builtins.str
+    concurrency: builtins.int
+    timeout_ms: builtins.int
+    delivery_timeout_ms: builtins.int
+    heartbeat_interval_ms: builtins.int
+    heartbeat_timeout_ms: builtins.int
+    token_ttl_ms: builtins.int
+    created_at_ms: builtins.int
+    paused: builtins.str
+    """operator or gone"""
+    is_deleting: builtins.bool
+    failure_count: builtins.int
+    """Failed deliveries in a row."""
+    held_until_ms: builtins.int
+    last_error: builtins.str
+    last_error_at_ms: builtins.int
+    held_count: builtins.int
+    """Unset in lists."""
+    server_id: builtins.str
+    @property
+    def types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def header_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        worker_id: builtins.str = ...,
+        task_queue: builtins.str = ...,
+        url: builtins.str = ...,
+        types: collections.abc.Iterable[builtins.str] | None = ...,
+        header_names: collections.abc.Iterable[builtins.str] | None = ...,
+        concurrency: builtins.int = ...,
+        timeout_ms: builtins.int = ...,
+        delivery_timeout_ms: builtins.int = ...,
+        heartbeat_interval_ms: builtins.int = ...,
+        heartbeat_timeout_ms: builtins.int = ...,
+        token_ttl_ms: builtins.int = ...,
+        created_at_ms: builtins.int = ...,
+        paused: builtins.str = ...,
+        is_deleting: builtins.bool = ...,
+        failure_count: builtins.int = ...,
+        held_until_ms: builtins.int = ...,
+        last_error: builtins.str = ...,
+        last_error_at_ms: builtins.int = ...,
+        held_count: builtins.int | None = ...,
+        server_id: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_held_count", b"_held_count", "held_count", b"held_count"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_held_count", b"_held_count", "concurrency", b"concurrency", "created_at_ms", b"created_at_ms", "delivery_timeout_ms", b"delivery_timeout_ms", "failure_count", b"failure_count", "header_names", b"header_names", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "held_count", b"held_count", "held_until_ms", b"held_until_ms", "is_deleting", b"is_deleting", "last_error", b"last_error", "last_error_at_ms", b"last_error_at_ms", "name", b"name", "paused", b"paused", "server_id", b"server_id", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "token_ttl_ms", b"token_ttl_ms", "types", b"types", "url", b"url", "worker_id", b"worker_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_held_count", b"_held_count"]) -> typing.Literal["held_count"] | None: ...
+
+Global___Endpoint: typing_extensions.TypeAlias = Endpoint
+
+@typing.final
+class CreateEndpointRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    TASK_QUEUE_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    name: builtins.str
+    task_queue: builtins.str
+    @property
+    def options(self) -> Global___EndpointOptions: ...
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        name: builtins.str = ...,
+        task_queue: builtins.str = ...,
+        options: Global___EndpointOptions | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "namespace_id", b"namespace_id", "options", b"options", "task_queue", b"task_queue"]) -> None: ...
+
+Global___CreateEndpointRequest: typing_extensions.TypeAlias = CreateEndpointRequest
+
+@typing.final
+class CreateEndpointResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    SECRET_FIELD_NUMBER: builtins.int
+    secret: builtins.str
+    @property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+        secret: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint", "secret", b"secret"]) -> None: ...
+
+Global___CreateEndpointResponse: typing_extensions.TypeAlias = CreateEndpointResponse
+
+@typing.final
+class ListEndpointsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    page_size: builtins.int
+    """0 = 20"""
+    page_token: builtins.str
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
+
+Global___ListEndpointsRequest: typing_extensions.TypeAlias = ListEndpointsRequest
+
+@typing.final
+class ListEndpointsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENDPOINTS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    @property
+    def endpoints(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Endpoint]: ...
+    def __init__(
+        self,
+        *,
+        endpoints: collections.abc.Iterable[Global___Endpoint] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["endpoints", b"endpoints", "next_page_token", b"next_page_token"]) -> None: ...
+
+Global___ListEndpointsResponse: typing_extensions.TypeAlias = ListEndpointsResponse
+
+@typing.final
+class GetEndpointRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    name: builtins.str
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "namespace_id", b"namespace_id"]) -> None: ...
+
+Global___GetEndpointRequest: typing_extensions.TypeAlias = GetEndpointRequest
+
+@typing.final
+class GetEndpointResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    @property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> None: ...
+
+Global___GetEndpointResponse: typing_extensions.TypeAlias = GetEndpointResponse
+
+@typing.final
+class SetEndpointRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    name: builtins.str
+    @property
+    def options(self) -> Global___EndpointOptions: ...
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        name: builtins.str = ...,
+        options: Global___EndpointOptions | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "namespace_id", b"namespace_id", "options", b"options"]) -> None: ...
+
+Global___SetEndpointRequest: typing_extensions.TypeAlias = SetEndpointRequest
+
+@typing.final
+class SetEndpointResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    @property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> None: ...
+
+Global___SetEndpointResponse: typing_extensions.TypeAlias = SetEndpointResponse
+
+@typing.final
+class PauseEndpointRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    IS_PAUSED_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    name: builtins.str
+    is_paused: builtins.bool
+    """False resumes it."""
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        name: builtins.str = ...,
+        is_paused: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_paused", b"is_paused", "name", b"name", "namespace_id", b"namespace_id"]) -> None: ...
+
+Global___PauseEndpointRequest: typing_extensions.TypeAlias = PauseEndpointRequest
+
+@typing.final
+class PauseEndpointResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    @property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> None: ...
+
+Global___PauseEndpointResponse: typing_extensions.TypeAlias = PauseEndpointResponse
+
+@typing.final
+class TestEndpointRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    name: builtins.str
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "namespace_id", b"namespace_id"]) -> None: ...
+
+Global___TestEndpointRequest: typing_extensions.TypeAlias = TestEndpointRequest
+
+@typing.final
+class TestEndpointResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERDICT_FIELD_NUMBER: builtins.int
+    TOOK_MS_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    verdict: builtins.str
+    """accepted, busy, refused, gone, failed"""
+    took_ms: builtins.int
+    error: builtins.str
+    def __init__(
+        self,
+        *,
+        verdict: builtins.str = ...,
+        took_ms: builtins.int = ...,
+        error: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "took_ms", b"took_ms", "verdict", b"verdict"]) -> None: ...
+
+Global___TestEndpointResponse: typing_extensions.TypeAlias = TestEndpointResponse
+
+@typing.final
+class RotateEndpointSecretRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    name: builtins.str
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "namespace_id", b"namespace_id"]) -> None: ...
+
+Global___RotateEndpointSecretRequest: typing_extensions.TypeAlias = RotateEndpointSecretRequest
+
+@typing.final
+class RotateEndpointSecretResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    SECRET_FIELD_NUMBER: builtins.int
+    secret: builtins.str
+    @property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+        secret: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint", "secret", b"secret"]) -> None: ...
+
+Global___RotateEndpointSecretResponse: typing_extensions.TypeAlias = RotateEndpointSecretResponse
+
+@typing.final
+class DeleteEndpointRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    name: builtins.str
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "namespace_id", b"namespace_id"]) -> None: ...
+
+Global___DeleteEndpointRequest: typing_extensions.TypeAlias = DeleteEndpointRequest
+
+@typing.final
+class DeleteEndpointResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    @property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        endpoint: Global___Endpoint | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["endpoint", b"endpoint"]) -> None: ...
+
+Global___DeleteEndpointResponse: typing_extensions.TypeAlias = DeleteEndpointResponse
+
+@typing.final
 class ListAuditRecordsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -105,6 +105,51 @@ class AdminServiceStub(object):
                 request_serializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.FromString,
                 _registered_method=True)
+        self.RotateTokenKey = channel.unary_unary(
+                '/tenure.v1.AdminService/RotateTokenKey',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyResponse.FromString,
+                _registered_method=True)
+        self.CreateEndpoint = channel.unary_unary(
+                '/tenure.v1.AdminService/CreateEndpoint',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.CreateEndpointRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.CreateEndpointResponse.FromString,
+                _registered_method=True)
+        self.ListEndpoints = channel.unary_unary(
+                '/tenure.v1.AdminService/ListEndpoints',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.ListEndpointsRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.ListEndpointsResponse.FromString,
+                _registered_method=True)
+        self.GetEndpoint = channel.unary_unary(
+                '/tenure.v1.AdminService/GetEndpoint',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.GetEndpointRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.GetEndpointResponse.FromString,
+                _registered_method=True)
+        self.SetEndpoint = channel.unary_unary(
+                '/tenure.v1.AdminService/SetEndpoint',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.SetEndpointRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.SetEndpointResponse.FromString,
+                _registered_method=True)
+        self.PauseEndpoint = channel.unary_unary(
+                '/tenure.v1.AdminService/PauseEndpoint',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.PauseEndpointRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.PauseEndpointResponse.FromString,
+                _registered_method=True)
+        self.TestEndpoint = channel.unary_unary(
+                '/tenure.v1.AdminService/TestEndpoint',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.TestEndpointRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.TestEndpointResponse.FromString,
+                _registered_method=True)
+        self.RotateEndpointSecret = channel.unary_unary(
+                '/tenure.v1.AdminService/RotateEndpointSecret',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.RotateEndpointSecretRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.RotateEndpointSecretResponse.FromString,
+                _registered_method=True)
+        self.DeleteEndpoint = channel.unary_unary(
+                '/tenure.v1.AdminService/DeleteEndpoint',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.DeleteEndpointRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.DeleteEndpointResponse.FromString,
+                _registered_method=True)
         self.ListAuditRecords = channel.unary_unary(
                 '/tenure.v1.AdminService/ListAuditRecords',
                 request_serializer=tenure_dot_v1_dot_admin__service__pb2.ListAuditRecordsRequest.SerializeToString,
@@ -211,6 +256,66 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RotateTokenKey(self, request, context):
+        """Makes a new key that signs task tokens; tokens of the old one count until they expire.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateEndpoint(self, request, context):
+        """URLs that tasks of a queue are pushed to. The answer has the secret, which is never shown again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEndpoints(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetEndpoint(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetEndpoint(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseEndpoint(self, request, context):
+        """After the answer nothing is pushed; live attempts go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TestEndpoint(self, request, context):
+        """Sends a signed message without a task.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateEndpointSecret(self, request, context):
+        """For a day the old secret signs too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteEndpoint(self, request, context):
+        """It is gone when it holds nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAuditRecords(self, request, context):
         """Administrative changes and who made them, newest first.
         """
@@ -297,6 +402,51 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeApiKey,
                     request_deserializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.SerializeToString,
+            ),
+            'RotateTokenKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateTokenKey,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyResponse.SerializeToString,
+            ),
+            'CreateEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateEndpoint,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.CreateEndpointRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.CreateEndpointResponse.SerializeToString,
+            ),
+            'ListEndpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEndpoints,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.ListEndpointsRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.ListEndpointsResponse.SerializeToString,
+            ),
+            'GetEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetEndpoint,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.GetEndpointRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.GetEndpointResponse.SerializeToString,
+            ),
+            'SetEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetEndpoint,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.SetEndpointRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.SetEndpointResponse.SerializeToString,
+            ),
+            'PauseEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseEndpoint,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.PauseEndpointRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.PauseEndpointResponse.SerializeToString,
+            ),
+            'TestEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.TestEndpoint,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.TestEndpointRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.TestEndpointResponse.SerializeToString,
+            ),
+            'RotateEndpointSecret': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateEndpointSecret,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.RotateEndpointSecretRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.RotateEndpointSecretResponse.SerializeToString,
+            ),
+            'DeleteEndpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteEndpoint,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.DeleteEndpointRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.DeleteEndpointResponse.SerializeToString,
             ),
             'ListAuditRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAuditRecords,
@@ -688,6 +838,249 @@ class AdminService(object):
             '/tenure.v1.AdminService/RevokeApiKey',
             tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.SerializeToString,
             tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateTokenKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/RotateTokenKey',
+            tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.RotateTokenKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/CreateEndpoint',
+            tenure_dot_v1_dot_admin__service__pb2.CreateEndpointRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.CreateEndpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEndpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/ListEndpoints',
+            tenure_dot_v1_dot_admin__service__pb2.ListEndpointsRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.ListEndpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/GetEndpoint',
+            tenure_dot_v1_dot_admin__service__pb2.GetEndpointRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.GetEndpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/SetEndpoint',
+            tenure_dot_v1_dot_admin__service__pb2.SetEndpointRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.SetEndpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/PauseEndpoint',
+            tenure_dot_v1_dot_admin__service__pb2.PauseEndpointRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.PauseEndpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TestEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/TestEndpoint',
+            tenure_dot_v1_dot_admin__service__pb2.TestEndpointRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.TestEndpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateEndpointSecret(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/RotateEndpointSecret',
+            tenure_dot_v1_dot_admin__service__pb2.RotateEndpointSecretRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.RotateEndpointSecretResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteEndpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/DeleteEndpoint',
+            tenure_dot_v1_dot_admin__service__pb2.DeleteEndpointRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.DeleteEndpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -591,6 +591,7 @@ class Attempt(google.protobuf.message.Message):
     ENDED_AT_MS_FIELD_NUMBER: builtins.int
     OUTCOME_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    CALLBACK_FIELD_NUMBER: builtins.int
     attempt: builtins.int
     worker_id: builtins.str
     handed_at_ms: builtins.int
@@ -599,6 +600,10 @@ class Attempt(google.protobuf.message.Message):
     """succeeded, failed, worker_lost, undelivered, …"""
     @property
     def error(self) -> Global___TaskError: ...
+    @property
+    def callback(self) -> Global___CallbackReport:
+        """Only if an endpoint had it."""
+
     def __init__(
         self,
         *,
@@ -608,11 +613,73 @@ class Attempt(google.protobuf.message.Message):
         ended_at_ms: builtins.int = ...,
         outcome: builtins.str = ...,
         error: Global___TaskError | None = ...,
+        callback: Global___CallbackReport | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "ended_at_ms", b"ended_at_ms", "error", b"error", "handed_at_ms", b"handed_at_ms", "outcome", b"outcome", "worker_id", b"worker_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["callback", b"callback", "error", b"error"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "callback", b"callback", "ended_at_ms", b"ended_at_ms", "error", b"error", "handed_at_ms", b"handed_at_ms", "outcome", b"outcome", "worker_id", b"worker_id"]) -> None: ...
 
 Global___Attempt: typing_extensions.TypeAlias = Attempt
+
+@typing.final
+class CallbackReport(google.protobuf.message.Message):
+    """What the process behind an endpoint said about an attempt, by its own clock."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class MetricsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    WORKER_FIELD_NUMBER: builtins.int
+    ACCEPTED_AT_MS_FIELD_NUMBER: builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: builtins.int
+    HEARTBEAT_AT_MS_FIELD_NUMBER: builtins.int
+    COMPLETED_AT_MS_FIELD_NUMBER: builtins.int
+    METRICS_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
+    CANCELLED_DURING_PHASE_FIELD_NUMBER: builtins.int
+    PARTIAL_PROGRESS_FIELD_NUMBER: builtins.int
+    worker: builtins.str
+    accepted_at_ms: builtins.int
+    """When the endpoint took the attempt, by the clock of the server."""
+    started_at_ms: builtins.int
+    heartbeat_at_ms: builtins.int
+    completed_at_ms: builtins.int
+    output: builtins.bytes
+    """What a failed attempt had finished, as JSON."""
+    cancelled_during_phase: builtins.str
+    partial_progress: builtins.bytes
+    """JSON"""
+    @property
+    def metrics(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        worker: builtins.str = ...,
+        accepted_at_ms: builtins.int = ...,
+        started_at_ms: builtins.int = ...,
+        heartbeat_at_ms: builtins.int = ...,
+        completed_at_ms: builtins.int = ...,
+        metrics: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+        output: builtins.bytes = ...,
+        cancelled_during_phase: builtins.str = ...,
+        partial_progress: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accepted_at_ms", b"accepted_at_ms", "cancelled_during_phase", b"cancelled_during_phase", "completed_at_ms", b"completed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "metrics", b"metrics", "output", b"output", "partial_progress", b"partial_progress", "started_at_ms", b"started_at_ms", "worker", b"worker"]) -> None: ...
+
+Global___CallbackReport: typing_extensions.TypeAlias = CallbackReport
 
 @typing.final
 class AssignedTask(google.protobuf.message.Message):

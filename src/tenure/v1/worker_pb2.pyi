@@ -82,6 +82,8 @@ class _WorkerModeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     WORKER_MODE_POLL: _WorkerMode.ValueType  # 2
     WORKER_MODE_SERVED: _WorkerMode.ValueType  # 3
     """The server calls the worker; see WorkerService."""
+    WORKER_MODE_CALLBACK: _WorkerMode.ValueType  # 4
+    """Of an endpoint, which an operator creates."""
 
 class WorkerMode(_WorkerMode, metaclass=_WorkerModeEnumTypeWrapper): ...
 
@@ -90,6 +92,8 @@ WORKER_MODE_SESSION: WorkerMode.ValueType  # 1
 WORKER_MODE_POLL: WorkerMode.ValueType  # 2
 WORKER_MODE_SERVED: WorkerMode.ValueType  # 3
 """The server calls the worker; see WorkerService."""
+WORKER_MODE_CALLBACK: WorkerMode.ValueType  # 4
+"""Of an endpoint, which an operator creates."""
 Global___WorkerMode: typing_extensions.TypeAlias = WorkerMode
 
 @typing.final

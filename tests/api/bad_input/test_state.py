@@ -161,7 +161,7 @@ async def test_tokens_of_another_algorithm_or_key_or_purpose(stand: BothEdges) -
     _, task = await taken(stand)
     good = task.task_token
     raw = base64.urlsafe_b64decode(good + "=" * (-len(good) % 4))
-    key = stand.engine.secrets.token_key
+    key = stand.engine.access_cache.token_keys.signer(0).secret
     claims = Claims(Purpose.COMPLETION, NAMESPACE, "", task.task_id, 1, 2**53)
     other_purpose = Claims(Purpose.CALLBACK, NAMESPACE, "", task.task_id, 1, 2**53)
     crafted = {

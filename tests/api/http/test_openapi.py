@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 from tenure.api.http.table import OPERATIONS
@@ -99,17 +98,3 @@ async def test_the_docs_page_needs_nothing_but_itself(small: Site) -> None:
     assert "url(" not in answer.text
     for operation in OPERATIONS:
         assert operation.path.replace("{", "$").replace("}", "") in answer.text
-
-
-def test_the_page_names_as_unbuilt_what_answers_501_and_nothing_else() -> None:
-    page = (Path(__file__).parents[3] / "docs/reference/http.md").read_text("utf-8")
-    said = page.rpartition("\n\n")[2]
-    assert "501" in said
-    named = re.findall(r"`([^`]+)`", said)
-    unbuilt = {each.path for each in OPERATIONS if not each.is_built}
-    for path in unbuilt:
-        assert any(path.startswith(name) or path.endswith(name) for name in named), path
-    for name in named:
-        assert any(path.startswith(name) or path.endswith(name) for path in unbuilt), name
-    assert not [each.path for each in OPERATIONS if each.is_built and each.path in named]
-    assert "API keys" not in said

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 
+import msgspec
 import pytest
 
 from tenure.core import limits
@@ -73,3 +74,44 @@ def test_signed_claims_of_an_unknown_shape_are_refused() -> None:
     raw = head + hmac.digest(KEY, head + body, hashlib.sha256) + body
     with pytest.raises(InvalidToken, match="another version"):
         verify(base64.urlsafe_b64encode(raw).rstrip(b"=").decode())
+
+
+def test_a_token_names_the_number_of_its_key() -> None:
+    text = task_tokens.sign(KEY, GOOD, number=7)
+    assert task_tokens.key_number(text) == 7
+    assert verify(text) == GOOD
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x01", b"\x02\x01" + bytes(64), b"\x01\x01" + bytes(32)])
+def test_a_text_without_the_form_of_a_token_names_no_key(raw: bytes) -> None:
+    with pytest.raises(InvalidToken):
+        task_tokens.key_number(base64.urlsafe_b64encode(raw).rstrip(b"=").decode())
+
+
+def test_the_number_of_a_key_is_signed() -> None:
+    raw = bytearray(base64.urlsafe_b64decode(task_tokens.sign(KEY, GOOD) + "=="))
+    raw[1] = 2
+    with pytest.raises(InvalidToken, match="not from this server"):
+        verify(base64.urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode())
+
+
+def test_without_a_key_no_token_is_good() -> None:
+    forged = task_tokens.sign(b"", GOOD)
+    for text in (forged, task_tokens.sign(KEY, GOOD)):
+        with pytest.raises(InvalidToken, match="not from this server"):
+            task_tokens.verify(None, text, purpose=Purpose.COMPLETION, now_ms=NOW_MS)
+
+
+def test_a_token_that_was_issued_in_the_future_is_refused() -> None:
+    far = msgspec.structs.replace(GOOD, issued_at_ms=NOW_MS + limits.TOKEN_SKEW_MS)
+    assert verify(task_tokens.sign(KEY, far)) == far
+    with pytest.raises(InvalidToken, match="not valid yet"):
+        verify(
+            task_tokens.sign(KEY, msgspec.structs.replace(far, issued_at_ms=far.issued_at_ms + 1))
+        )
+
+
+def test_a_token_of_an_earlier_version_counts() -> None:
+    head, body = b"\x01\x01", msgspec.msgpack.encode(msgspec.structs.astuple(GOOD)[:6])
+    raw = head + hmac.digest(KEY, head + body, hashlib.sha256) + body
+    assert verify(base64.urlsafe_b64encode(raw).rstrip(b"=").decode()) == GOOD

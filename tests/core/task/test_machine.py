@@ -27,7 +27,9 @@ from tenure.core.task.event import (
     CancelSignalled,
     Confirmed,
     DamageFound,
+    DeliveryAccepted,
     DeliveryMissed,
+    DeliveryRefused,
     Due,
     EntryAppended,
     HandedOut,
@@ -77,7 +79,7 @@ WORKING: Final[set[type[TaskEvent]]] = FINISHING | {
     StepsRecorded,
 }
 TAKEN: Final[dict[TaskState, set[type[TaskEvent]]]] = {
-    TaskState.DISPATCHED: WORKING | {DeliveryMissed, TaskLost},
+    TaskState.DISPATCHED: WORKING | {DeliveryMissed, DeliveryAccepted, DeliveryRefused, TaskLost},
     TaskState.RUNNING: WORKING | {TaskLost},
     TaskState.CANCELLING: WORKING | {TaskLost, CancelSignalled},
     TaskState.WAITING: WORKING,
@@ -85,7 +87,7 @@ TAKEN: Final[dict[TaskState, set[type[TaskEvent]]]] = {
 # Which reports no attempt of such a task can make, whatever its state.
 FOREIGN: Final[dict[TaskKind, set[type[TaskEvent]]]] = {
     TaskKind.ACTIVITY: {AttemptYielded, AttemptParked, AttemptContinued, StepsRecorded},
-    TaskKind.WORKFLOW: {AttemptDeferred},
+    TaskKind.WORKFLOW: {AttemptDeferred, DeliveryAccepted, DeliveryRefused},
 }
 REFUSED_WHEN_TERMINAL: Final[dict[type[TaskEvent], str]] = {
     HandedOut: "wrong_state",
@@ -102,6 +104,7 @@ REFUSED_WHEN_TERMINAL: Final[dict[type[TaskEvent], str]] = {
 
 CONTENT: Final[dict[type[TaskEvent], dict[str, Any]]] = {
     AttemptFailed: {"error": FAULT, "new_journal_id": NEXT_JOURNAL_ID},
+    DeliveryRefused: {"error": FATAL},
     AttemptParked: {"error": FATAL},
     AttemptContinued: {"new_journal_id": NEXT_JOURNAL_ID, "input": b"2"},
     AttemptYielded: {"wish": Yield(seen=9), "journal_end": 9},
@@ -119,6 +122,8 @@ def right_reports(kind: type[TaskEvent], task: Task) -> list[TaskEvent]:
     events = [say(kind, task.attempt, task.worker_id), say(kind, task.attempt, None)]
     if kind is AttemptFailed:
         events.append(say(kind, task.attempt, None, error=FATAL))
+    if kind is DeliveryRefused:
+        events.append(say(kind, task.attempt, None, error=FAULT))
     if kind is AttemptYielded:
         events.append(say(kind, task.attempt, None, journal_end=10))
     return events

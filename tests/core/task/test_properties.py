@@ -14,6 +14,7 @@ from tenure.core.run import start as run_start
 from tenure.core.run.record import Yield
 from tenure.core.task import deadline
 from tenure.core.task.attempt import UNRECORDED
+from tenure.core.task.callback import CallbackTimes
 from tenure.core.task.decide import decide
 from tenure.core.task.effect import Decision
 from tenure.core.task.enqueue import create
@@ -29,6 +30,7 @@ from tenure.core.task.event import (
     Confirmed,
     DamageFound,
     DeliveryMissed,
+    DeliveryRefused,
     Due,
     EntryAppended,
     HandedOut,
@@ -128,7 +130,9 @@ class Life:
     def make(self, kind: type[TaskEvent]) -> TaskEvent:
         rng, task = self.rng, self.task
         others: dict[type[TaskEvent], Callable[[], TaskEvent]] = {
-            HandedOut: lambda: HandedOut(worker_id=rng.choice(WORKERS)),
+            HandedOut: lambda: HandedOut(
+                worker_id=rng.choice(WORKERS), times=rng.choice([None, None, CallbackTimes()])
+            ),
             WorkerLost: lambda: WorkerLost(worker_id=rng.choice([task.worker_id or OTHER, OTHER])),
             CancelRequested: CancelRequested,
             PauseRequested: PauseRequested,
@@ -161,6 +165,8 @@ class Life:
             fields["new_journal_id"] = f"journal {self.journals}"
         elif kind is AttemptParked:
             fields["error"] = FATAL
+        elif kind is DeliveryRefused:
+            fields["error"] = rng.choice([FAULT, FATAL])
         elif kind is AttemptContinued:
             self.journals += 1
             fields |= {"new_journal_id": f"journal {self.journals}", "input": b"2"}

@@ -12,7 +12,7 @@ from tenure.engine.access.secret import KEY_BYTES
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.task import command as c
-from tenure.store.failure import Lost
+from tenure.store.failure import Lost, SchemaError
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
 from tenure.store.table import queue as queue_table
@@ -21,23 +21,30 @@ from tests.engine.world import DEFAULT_NAMESPACE, QUEUE, SPEC, Faults, World
 from tests.postgres import shared
 
 
+def token_key_of(engine: Engine) -> bytes:
+    return engine.access_cache.token_keys.signer(0).secret
+
+
 async def test_a_server_has_two_different_keys_after_its_start(world: World) -> None:
     engine = await world.start()
-    secrets = engine.secrets
-    assert len(secrets.cursor_key) == len(secrets.token_key) == KEY_BYTES
-    assert secrets.cursor_key != secrets.token_key
+    cursor_key, token_key = engine.secrets.cursor_key, token_key_of(engine)
+    assert len(cursor_key) == len(token_key) == KEY_BYTES
+    assert cursor_key != token_key
 
 
 async def test_servers_that_start_at_once_have_the_same_keys(world: World) -> None:
     engines = await asyncio.gather(*(world.start() for _ in range(5)))
     assert len({engine.secrets for engine in engines}) == 1
+    assert len({token_key_of(engine) for engine in engines}) == 1
     assert len((await world.dump("secrets"))["secrets"]) == 2
 
 
 async def test_a_server_that_starts_later_has_the_keys_of_the_first(world: World) -> None:
     first = await world.start()
     await world.stop(first)
-    assert (await world.start()).secrets == first.secrets
+    second = await world.start()
+    assert second.secrets == first.secrets
+    assert token_key_of(second) == token_key_of(first)
 
 
 async def test_a_key_that_is_missing_is_made_and_the_others_stay(world: World) -> None:
@@ -45,7 +52,16 @@ async def test_a_key_that_is_missing_is_made_and_the_others_stay(world: World) -
     await world.database.execute("DELETE FROM secrets WHERE name = 'token_key'")
     second = await world.start()
     assert second.secrets.cursor_key == first.secrets.cursor_key
-    assert second.secrets.token_key != first.secrets.token_key
+    assert token_key_of(second) != token_key_of(first)
+
+
+@pytest.mark.parametrize("name", ["cursor_key", "token_key"])
+async def test_a_key_that_is_too_short_refuses_the_start(world: World, name: str) -> None:
+    await world.stop(await world.start())
+    short = "decode('00ff', 'hex')" if world.dialect == "postgres" else "x'00ff'"
+    await world.database.execute(f"UPDATE secrets SET value = {short} WHERE name = '{name}'")
+    with pytest.raises(SchemaError, match=f"{name} in the database has less than 32 bytes"):
+        await world.start()
 
 
 async def test_the_keys_are_never_shown(world: World) -> None:

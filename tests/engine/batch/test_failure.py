@@ -10,8 +10,11 @@ from typing import Any, Final
 import pytest
 
 from tenure.core.access.api_key import Role
+from tenure.core.endpoint.record import EndpointSpec
+from tenure.core.endpoint.verdict import Delivery, Verdict
 from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.task.attempt import Outcome
+from tenure.core.task.callback import CallbackReport
 from tenure.core.task.effect import Stop, StopCause
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import NewWorker, WorkerMode
@@ -22,8 +25,10 @@ from tenure.engine.access.command import (
     SetNamespace,
     SetQueue,
 )
+from tenure.engine.callback.command import BeatCallback, CompleteCallback, StartCallback
 from tenure.engine.command import WorkDone
 from tenure.engine.command_table import ALL_SPECS
+from tenure.engine.endpoint import command as endpoints
 from tenure.engine.engine import Engine
 from tenure.engine.seat.command import ApplySet, TakeSeat
 from tenure.engine.services.due_tasks import DueTasks
@@ -71,6 +76,8 @@ from tenure.errors import (
 )
 from tenure.store.failure import Conflict, KeyTaken, Lost, Refused, RuleBroken
 from tenure.store.transaction import LaneName
+from tests.engine.endpoint.posted import URL
+from tests.engine.endpoint.posted import create as create_endpoint
 from tests.engine.run.prepared import OF_RUNS, RUN_CASES
 from tests.engine.schedule.prepared import SCHEDULE_CASES, SCHEDULED
 from tests.engine.world import (
@@ -139,6 +146,69 @@ async def _complete(world: World, engine: Engine) -> Any:
     task = await world.running(engine, worker)
     item = Finish(task_id=task.id, attempt=0, kind=FinishKind.SUCCEEDED, output=b"out")
     return CompleteById(namespace=NAMESPACE, finish=item)
+
+
+async def _create_endpoint(_world: World, _engine: Engine) -> Any:
+    spec = EndpointSpec(url=URL, types=("mail",))
+    return endpoints.CreateEndpoint(namespace=NAMESPACE, name="hook", queue=QUEUE, spec=spec)
+
+
+async def _set_endpoint(_world: World, engine: Engine) -> Any:
+    made = await create_endpoint(engine)
+    change = endpoints.EndpointChange(concurrency=2)
+    return endpoints.SetEndpoint(namespace=NAMESPACE, endpoint_id=made.id, change=change)
+
+
+async def _pause_endpoint(_world: World, engine: Engine) -> Any:
+    made = await create_endpoint(engine)
+    return endpoints.PauseEndpoint(namespace=NAMESPACE, endpoint_id=made.id, is_paused=True)
+
+
+async def _delete_endpoint(_world: World, engine: Engine) -> Any:
+    made = await create_endpoint(engine)
+    return endpoints.DeleteEndpoint(namespace=NAMESPACE, endpoint_id=made.id)
+
+
+async def _end_endpoint(_world: World, engine: Engine) -> Any:
+    made = await create_endpoint(engine)
+    await engine.submit(endpoints.DeleteEndpoint(namespace=NAMESPACE, endpoint_id=made.id))
+    return endpoints.EndEndpoint(namespace=NAMESPACE, endpoint_id=made.id)
+
+
+async def _take_endpoint(_world: World, engine: Engine) -> Any:
+    made = await create_endpoint(engine)
+    return endpoints.TakeEndpoint(namespace=NAMESPACE, worker_id=made.id, sink=Sink())
+
+
+async def _report_delivery(world: World, engine: Engine) -> Any:
+    made = await create_endpoint(engine)
+    task = await world.held(engine, await world.worker(engine))
+    return endpoints.ReportDelivery(
+        namespace=NAMESPACE,
+        worker_id=made.id,
+        item=ref(task),
+        delivery=Delivery(verdict=Verdict.BUSY, error="429", busy_ms=5_000),
+        counts=True,
+    )
+
+
+async def _start_callback(world: World, engine: Engine) -> Any:
+    task = await world.held(engine, await world.worker(engine))
+    said = CallbackReport(worker="one")
+    return StartCallback(namespace=NAMESPACE, run_id=task.id, item=ref(task), said=said)
+
+
+async def _beat_callback(world: World, engine: Engine) -> Any:
+    task = await world.held(engine, await world.worker(engine))
+    item = TaskBeat(task_id=task.id, attempt=1, details=b"7", said=CallbackReport(worker="one"))
+    return BeatCallback(namespace=NAMESPACE, run_id=task.id, item=item)
+
+
+async def _complete_callback(world: World, engine: Engine) -> Any:
+    task = await world.held(engine, await world.worker(engine))
+    said = CallbackReport(worker="one", metrics={"ms": 1.0})
+    item = finish(task, FinishKind.RELEASED, said=said)
+    return CompleteCallback(namespace=NAMESPACE, run_id=task.id, item=item)
 
 
 def _change(kind: Any, *, first: Any = None, is_running: bool = False) -> Prepare:
@@ -292,6 +362,16 @@ CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
         if kind not in OF_RUNS
     },
     "CompleteById": (_complete, None),
+    "CreateEndpoint": (_create_endpoint, AlreadyExists),
+    "SetEndpoint": (_set_endpoint, None),
+    "PauseEndpoint": (_pause_endpoint, None),
+    "DeleteEndpoint": (_delete_endpoint, None),
+    "EndEndpoint": (_end_endpoint, None),
+    "TakeEndpoint": (_take_endpoint, None),
+    "ReportDelivery": (_report_delivery, None),
+    "StartCallback": (_start_callback, None),
+    "BeatCallback": (_beat_callback, None),
+    "CompleteCallback": (_complete_callback, None),
     "CancelTask": (_change(CancelTask), TaskAlreadyTerminal),
     "CancelTask running": (_change(CancelTask, is_running=True), None),
     "PauseTask": (_change(PauseTask), None),
@@ -367,7 +447,9 @@ async def observed(world: World) -> dict[str, list[str]]:
 
 def test_every_command_of_the_work_lane_has_a_case() -> None:
     # A second claim gets other tasks, and a second key is another key.
-    types = {name.split()[0] for name in CASES} | {"ClaimTasks", "CreateKey"}
+    types = {name.split()[0] for name in CASES} | {"ClaimTasks", "CreateKey", "RotateTokenKey"}
+    # Its second secret is another one.
+    types |= {"RotateEndpointSecret"}
     work = {each.kind.__name__ for each in ALL_SPECS if each.lane is LaneName.WORK}
     assert types == work
 

@@ -17,16 +17,27 @@ import structlog
 
 from tenure.api.guard.refusal_log import RefusalLog
 from tenure.core.access import api_key
+from tenure.core.access.api_key import Role
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
+from tenure.core.access.task_token import Claims, Purpose
 from tenure.core.limits import CALL_MS
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
-from tenure.errors import DeadlineExceeded, NotFound, PermissionDenied, TenureError, Unauthenticated
+from tenure.errors import (
+    DeadlineExceeded,
+    InvalidToken,
+    NotFound,
+    PermissionDenied,
+    TenureError,
+    Unauthenticated,
+)
 
 log = structlog.get_logger("tenure.access")
 
 OPEN: Final = Principal.open()
+NOBODY: Final = Principal("", "", Role.VIEWER)
+"""Whoever comes with a task token, which is all that it may use."""
 PRINCIPAL: Final[ContextVar[Principal]] = ContextVar("principal", default=OPEN)
 """The caller of the present request."""
 _BEARER: Final = "bearer"
@@ -59,6 +70,14 @@ class ForeignPage(PermissionDenied):
         self.reason = reason
 
 
+def task_token(authorization: str | None) -> str:
+    """Return the task token in a header; there is no other way to send it."""
+    scheme, _, text = (authorization or "").partition(" ")
+    if scheme.lower() != _BEARER:
+        raise InvalidToken("A task token is needed (header Authorization: Bearer …).")
+    return text.strip()
+
+
 class Access:
     """Checks the callers of one edge, and ends their streams when their keys end."""
 
@@ -88,6 +107,10 @@ class Access:
         if is_unknown or isinstance(error, ForeignPage):
             return self._refusals.take(address)
         return 0
+
+    async def verify(self, authorization: str | None) -> Claims:
+        """Return the claims of the task token of an attempt; no key does in its place."""
+        return await self._engine.tokens.verify(task_token(authorization), Purpose.CALLBACK)
 
     async def authenticate(self, authorization: str | None) -> Principal:
         """Return the principal for this header; on an open server the header is ignored."""

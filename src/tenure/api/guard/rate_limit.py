@@ -114,6 +114,12 @@ class Allowance:
             per_s=made.beats_per_s,
             burst=made.beats_per_s * limits.BEATS_BURST_S,
         )
+        self.callbacks = RateLimit(
+            clock,
+            what="callbacks of one attempt come",
+            per_s=limits.CALLBACKS_PER_S,
+            burst=limits.CALLBACKS_PER_S * limits.CALLBACKS_BURST_S,
+        )
         self.sessions = Crowd("sessions in this namespace", most=made.sessions_max)
         self.polls = Crowd("long polls in this namespace", most=made.polls_max)
         self.waits = Crowd("waiting requests in this namespace", most=made.waits_max)

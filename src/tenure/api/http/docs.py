@@ -105,6 +105,8 @@ def _operation(operation: Operation, described: Schema) -> str:
 
 def _needed(operation: Operation) -> str:
     """Return which keys may make the call."""
+    if operation.has_task_token:
+        return "Needs the task token of the attempt; no key does in its place."
     if operation.action is None:
         return "Needs no key."
     roles = [role for role in Role if allows(role, operation.action)]

@@ -21,6 +21,7 @@ _WITH_KEY: Final = ("unauthenticated", "permission_denied")
 _ALWAYS: Final = ("invalid_argument", "rate_limited", "unavailable", "deadline_exceeded")
 _WITH_BODY: Final = ("payload_too_large", "unsupported_media_type")
 _SCHEME: Final = "apiKey"
+_TASK_TOKEN: Final = "taskToken"  # noqa: S105 (a name)
 Schema = dict[str, Any]
 
 
@@ -51,7 +52,12 @@ def document(operations: Sequence[Operation], version: str) -> Schema:
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An API key, tnr_…; not needed if the server never had one.",
-                }
+                },
+                _TASK_TOKEN: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The task token of one attempt, from its envelope.",
+                },
             },
         },
     }
@@ -78,7 +84,9 @@ def _describe(operation: Operation, schemas: dict[type, Schema]) -> Schema:
         ],
         "responses": _responses(operation, schemas),
     }
-    if operation.action is None:
+    if operation.has_task_token:
+        described["security"] = [{_TASK_TOKEN: []}]
+    elif operation.action is None:
         described["security"] = []
     if operation.body is not None:
         described["requestBody"] = {
@@ -116,13 +124,12 @@ def _header_parameters(operation: Operation) -> list[Schema]:
 
 def _responses(operation: Operation, schemas: dict[type, Schema]) -> dict[str, Schema]:
     responses: dict[str, Schema] = {}
-    if operation.is_built:
-        good = {} if operation.answer is None else {"schema": schemas[operation.answer]}
-        content = {operation.media_type: good}
-        statuses = {HTTPStatus.OK, operation.status} if operation.may_find else {operation.status}
-        for status in sorted(statuses):
-            phrase = HTTPStatus(status).phrase
-            responses[str(int(status))] = {"description": phrase, "content": content}
+    good = {} if operation.answer is None else {"schema": schemas[operation.answer]}
+    content = {operation.media_type: good}
+    statuses = {HTTPStatus.OK, operation.status} if operation.may_find else {operation.status}
+    for status in sorted(statuses):
+        phrase = HTTPStatus(status).phrase
+        responses[str(int(status))] = {"description": phrase, "content": content}
     for status, codes in sorted(by_status(operation).items()):
         responses[str(int(status))] = {
             "description": ", ".join(codes),
@@ -134,8 +141,7 @@ def _responses(operation: Operation, schemas: dict[type, Schema]) -> dict[str, S
 def by_status(operation: Operation) -> dict[int, list[str]]:
     """Return the errors that an operation can end with, by their HTTP status."""
     codes = operation.errors + (_WITH_KEY if operation.action is not None else ())
-    if operation.is_built:
-        codes += _ALWAYS + (_WITH_BODY if operation.body is not None else ())
+    codes += _ALWAYS + (_WITH_BODY if operation.body is not None else ())
     found: dict[int, list[str]] = {}
     for code in codes:
         found.setdefault(ERRORS[code].http_status, []).append(code)

@@ -22,6 +22,7 @@ from tenure.api.readiness import Readiness
 from tenure.core import limits
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
+from tenure.core.access.task_token import Claims
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument, RateLimited
@@ -104,6 +105,8 @@ class OperationCall(Generic[Q, B]):
     query: Q
     body: B
     principal: Principal
+    # Of the task token, if the operation needs one.
+    claims: Claims | None = None
 
     @property
     def engine(self) -> Engine:
@@ -144,6 +147,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     # The action that the role of the caller must allow; None allows everybody, also without a key.
     action: Action | None = Action.ADMIN
+    # The task token of one attempt is the only credential: no API key opens it.
+    has_task_token: bool = False
     # Only for keys for all namespaces.
     is_whole: bool = False
     query: type[NoQuery] = NoQuery
@@ -159,7 +164,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     # What a stream sends.
     events: tuple[type, ...] = ()
     errors: tuple[str, ...] = ()
-    is_built: bool = True
     # A waiting request has its own limit, and ends when the key of its caller ends.
     is_waiting: bool = False
     # It asks for the state of the server, and has its own limit.

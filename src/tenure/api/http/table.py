@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from re import Pattern
 from typing import Final
@@ -17,17 +18,9 @@ from tenure.api.http import docs, openapi
 from tenure.api.http.edge.error import JSON, MethodNotAllowed
 from tenure.api.http.operation import Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
-from tenure.api.http.route import (
-    api_key,
-    audit,
-    diagnosis,
-    event,
-    health,
-    namespace,
-    queue,
-    unbuilt,
-    worker,
-)
+from tenure.api.http.route import api_key, audit, diagnosis, event, health, namespace, queue, worker
+from tenure.api.http.route.callback import route as callback
+from tenure.api.http.route.endpoint import route as endpoint
 from tenure.api.http.route.run import explain as run_explain
 from tenure.api.http.route.run import route as run
 from tenure.api.http.route.run import step
@@ -64,6 +57,8 @@ OPERATIONS: Final = (
     *step.OPERATIONS,
     *run_explain.OPERATIONS,
     *schedule.OPERATIONS,
+    *callback.OPERATIONS,
+    *endpoint.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,
@@ -94,13 +89,16 @@ OPERATIONS: Final = (
         handle=get_docs,
         media_type="text/html",
     ),
-    *unbuilt.OPERATIONS,
 )
 
 
 @functools.cache
 def _document() -> openapi.Schema:
     return openapi.document(OPERATIONS, tenure.__version__)
+
+
+_ID: Final = re.compile(r"\{\w+\}")
+_ID_PATTERN: Final = r"[A-Za-z0-9._~-]+"
 
 
 class Table:
@@ -116,9 +114,15 @@ class Table:
         self._exempt = frozenset(
             (method, each.path.encode())
             for each in operations
-            if each.action is None
+            if each.action is None and not each.has_task_token
             for method in (each.method, "HEAD")
         )
+        # Exactly these: whatever is not one needs an API key before anybody looks what it is.
+        self._with_token = [
+            (each.method, re.compile(_ID.sub(_ID_PATTERN, each.path).encode()))
+            for each in operations
+            if each.has_task_token
+        ]
         self._plain = {path: each for path, each in by_path.items() if "{" not in path}
         self._patterns: list[tuple[Pattern[str], dict[str, Operation]]] = [
             (compile_path(path)[0], each) for path, each in by_path.items() if "{" in path
@@ -127,6 +131,12 @@ class Table:
     def is_exempt(self, method: str, raw_path: bytes) -> bool:
         """Return whether a request needs no key: its path is exactly one of those."""
         return (method, raw_path) in self._exempt
+
+    def has_task_token(self, method: str, raw_path: bytes) -> bool:
+        """Return whether a request is authenticated by a task token alone."""
+        return any(
+            each == method and pattern.fullmatch(raw_path) for each, pattern in self._with_token
+        )
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
         """Return the operation and the values of the names in its path."""

@@ -58,6 +58,12 @@ class AccessClient:
         answer = self._call(self._stub.RevokeApiKey, request, pb.RevokeApiKeyResponse)
         return view.key(answer.key, answer.key.revoked_at_ms)
 
+    def rotate_token_key(self) -> view.ShownTokenKey:
+        """Make a new key for task tokens."""
+        request = pb.RotateTokenKeyRequest()
+        answer = self._call(self._stub.RotateTokenKey, request, pb.RotateTokenKeyResponse)
+        return view.token_key(answer)
+
     def create_namespace(self, name: str) -> str:
         """Create a namespace; return its full name."""
         request = pb.CreateNamespaceRequest(name=name)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tenure.cli.client.access_client import AccessClient
 from tenure.cli.client.connection import CALL_SECONDS_MAX, ServerConnection
+from tenure.cli.client.endpoint_client import EndpointClient
 from tenure.cli.client.journal_client import JournalClient
 from tenure.cli.client.queue_client import QueueClient
 from tenure.cli.client.rpc_failure import NOT_CONNECTED
@@ -39,6 +40,7 @@ class ServerClient(ServerConnection):
         self.journals = JournalClient(self)
         self.workers = WorkerClient(self)
         self.queues = QueueClient(self)
+        self.endpoints = EndpointClient(self)
         self.access = AccessClient(self)
 
     def diagnose(self, namespace: str) -> diagnosis_view.ShownDiagnosis:

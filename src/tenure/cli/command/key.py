@@ -189,3 +189,22 @@ def revoke(call: Invocation, *, key_id: str) -> None:
         call.output.say(f"Key {key.key_id} ({key.name}) was revoked at {key.revoked_at}.")
     else:
         call.output.write(key)
+
+
+@keys.command(
+    "rotate-token-key",
+    short_help="Make a new key that signs task tokens.",
+    epilog=examples("tenure keys rotate-token-key"),
+)
+@with_whole_server
+def rotate_token_key(call: Invocation) -> None:
+    """Make a new key that signs task tokens, as for the endpoints of HTTP workers.
+
+    Every server accepts it at once and signs with it ten seconds later. Tokens of the old key count
+    until they expire, so no running task is disturbed.
+    """
+    made = call.client.access.rotate_token_key()
+    if call.output.is_table:
+        call.output.say(f"Servers sign task tokens with key {made.number} from {made.signs_from}.")
+    else:
+        call.output.write(made)

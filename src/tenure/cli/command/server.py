@@ -56,6 +56,8 @@ class _Options(TypedDict):
     served_ca: str
     served_cert: str
     served_key: str
+    endpoint_allow: tuple[str, ...]
+    callback_url: str
     enqueue_rate: int
     register_rate: int
     list_rate: int
@@ -178,6 +180,23 @@ def _scheduler_interval_ms(text: str) -> int:
     default="",
     metavar="FILE",
     help="PEM file of the private key of that certificate.",
+)
+@option(
+    "--endpoint-allow",
+    "endpoint_allow",
+    envvar="TENURE_ENDPOINT_ALLOW",
+    multiple=True,
+    metavar="CIDR|HOST",
+    help="A network, an address or a host name to which tasks may be pushed. Repeatable. Without "
+    "it only public addresses with https.",
+)
+@option(
+    "--callback-url",
+    envvar="TENURE_CALLBACK_URL",
+    default="",
+    metavar="URL",
+    help="Under which URL HTTP workers reach this server. Without it endpoints are only on this "
+    "machine.",
 )
 @option(
     "--enqueue-rate",
@@ -303,6 +322,12 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
         raise failure from error
 
 
+def _callback_url(text: str) -> str:
+    from tenure.core.address import read_url
+
+    return str(read_url(text, "callback-url")).rstrip("/") if text else ""
+
+
 def _settings(options: _Options) -> ServerSettings:
     from tenure.api.guard.served_tls import served_tls
     from tenure.api.guard.tls import tls_files
@@ -318,6 +343,8 @@ def _settings(options: _Options) -> ServerSettings:
         registrations_per_s=options["register_rate"],
         lists_per_s=options["list_rate"],
         tls=tls_files(options["tls_cert"], options["tls_key"], options["tls_client_ca"]),
+        endpoint_allow=AllowList.parse(options["endpoint_allow"], "endpoint-allow"),
+        callback_url=_callback_url(options["callback_url"]),
         served_allow=AllowList.parse(options["served_allow"], "served-allow"),
         served_tls=served_tls(options["served_ca"], options["served_cert"], options["served_key"]),
     )

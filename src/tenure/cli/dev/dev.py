@@ -197,6 +197,8 @@ class DevSession:
             "server",
             *("--store", self._url, "--schema", options["schema"]),
             *("--http", options["http"], "--grpc", options["grpc"]),
+            # Endpoints on this machine are what somebody tries first.
+            *("--endpoint-allow", "127.0.0.0/8", "--endpoint-allow", "::1"),
             # Its addresses are read from the text format.
             *("--log-level", level, "--log-format", "text"),
             # TLS variables of the environment are for other servers.

@@ -30,6 +30,13 @@ class ShownNewKey(ShownKey, frozen=True, kw_only=True):
     key: str
 
 
+class ShownTokenKey(Shown, frozen=True):
+    """A new key of task tokens, and from when on servers sign with it."""
+
+    number: int
+    signs_from: str
+
+
 class ShownNamespace(Shown, frozen=True):
     """A namespace."""
 
@@ -53,6 +60,11 @@ class ShownAudit(Shown, frozen=True, kw_only=True):
 def key(message: pb.ApiKey, now_ms: int) -> ShownKey:
     """Show a key."""
     return ShownKey(**_key_fields(message, now_ms))
+
+
+def token_key(message: pb.RotateTokenKeyResponse) -> ShownTokenKey:
+    """Show a new key of task tokens."""
+    return ShownTokenKey(message.number, instant_text(message.signs_from_ms))
 
 
 def new_key(message: pb.ApiKey, secret: str, now_ms: int) -> ShownNewKey:

@@ -17,12 +17,19 @@ class AuditAction(enum.StrEnum):
 
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
+    TOKEN_KEY_ROTATE = "token_key.rotate"  # noqa: S105 (a name)
     NAMESPACE_CREATE = "namespace.create"
     NAMESPACE_DISABLE = "namespace.disable"
     NAMESPACE_ENABLE = "namespace.enable"
     WORKER_DRAIN = "worker.drain"
     WORKER_EVICT = "worker.evict"
     QUEUE_SET = "queue.set"
+    ENDPOINT_CREATE = "endpoint.create"
+    ENDPOINT_SET = "endpoint.set"
+    ENDPOINT_PAUSE = "endpoint.pause"
+    ENDPOINT_RESUME = "endpoint.resume"
+    ENDPOINT_ROTATE_SECRET = "endpoint.rotate_secret"  # noqa: S105 (a name)
+    ENDPOINT_DELETE = "endpoint.delete"
     RUN_CANCEL = "run.cancel"
     RUN_PAUSE = "run.pause"
     RUN_RESUME = "run.resume"

@@ -17,9 +17,10 @@ import msgspec
 from tenure.core import limits
 from tenure.errors import InvalidToken
 
-_HEAD = b"\x01\x01"
+_VERSION = 1
+_HEAD_BYTES = 2
 _SIGNATURE_BYTES = 32
-_CLAIMS_AT = len(_HEAD) + _SIGNATURE_BYTES
+_CLAIMS_AT = _HEAD_BYTES + _SIGNATURE_BYTES
 
 
 class Purpose(enum.StrEnum):
@@ -30,7 +31,7 @@ class Purpose(enum.StrEnum):
 
 
 class Claims(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """The claims of a token."""
+    """The claims of a token; those of earlier versions do not say when they were issued."""
 
     purpose: Purpose
     namespace: str
@@ -38,25 +39,38 @@ class Claims(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unkn
     task_id: str
     attempt: int
     expires_at_ms: int
+    issued_at_ms: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Claims).decode
 
 
-def sign(key: bytes, claims: Claims) -> str:
-    """Return the token for ``claims``."""
+def sign(key: bytes, claims: Claims, *, number: int = 1) -> str:
+    """Return the token for ``claims``, signed with the key of this number."""
+    head = bytes((_VERSION, number))
     body = _encode(claims)
-    raw = _HEAD + hmac.digest(key, _HEAD + body, hashlib.sha256) + body
+    raw = head + hmac.digest(key, head + body, hashlib.sha256) + body
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def verify(key: bytes, token: str, *, purpose: Purpose, now_ms: int) -> Claims:
-    """Return the claims of a token of this server that is for this purpose and not expired."""
+def key_number(token: str) -> int:
+    """Return the number of the key that a token names; it is not verified yet."""
     raw = _from_text(token)
-    signature, body = raw[len(_HEAD) : _CLAIMS_AT], raw[_CLAIMS_AT:]
-    expected = hmac.digest(key, _HEAD + body, hashlib.sha256)
-    if not raw.startswith(_HEAD) or not hmac.compare_digest(signature, expected):
+    if len(raw) <= _CLAIMS_AT or raw[0] != _VERSION:
+        _refuse("is not from this server")
+    return raw[1]
+
+
+def verify(key: bytes | None, token: str, *, purpose: Purpose, now_ms: int) -> Claims:
+    """Return the claims of a token of this key that is for this purpose and not expired.
+
+    Without a key, because no key has its number, the token is refused like a forged one.
+    """
+    raw = _from_text(token)
+    head, signature, body = raw[:_HEAD_BYTES], raw[_HEAD_BYTES:_CLAIMS_AT], raw[_CLAIMS_AT:]
+    expected = hmac.digest(key or b"", head + body, hashlib.sha256)
+    if not hmac.compare_digest(signature, expected) or key is None or head[0] != _VERSION:
         _refuse("is not from this server")
     try:
         claims = _decode(body)
@@ -66,6 +80,8 @@ def verify(key: bytes, token: str, *, purpose: Purpose, now_ms: int) -> Claims:
         _refuse("is for another purpose")
     if claims.expires_at_ms <= now_ms:
         _refuse("has expired")
+    if claims.issued_at_ms > now_ms + limits.TOKEN_SKEW_MS:
+        _refuse("is not valid yet")
     return claims
 
 

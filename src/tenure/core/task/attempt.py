@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tenure.core.task.callback import CallbackAttempt
 from tenure.core.task.retry import ErrorInfo
 
 
@@ -82,6 +83,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     ended_at_ms: int
     state_after: str
     error: ErrorInfo | None = None
+    callback: CallbackAttempt | None = None
 
     def __post_init__(self) -> None:
         """Check the invariants of an ended attempt."""

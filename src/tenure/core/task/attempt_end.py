@@ -64,6 +64,7 @@ def record(
         ended_at_ms=now_ms,
         state_after=after.state,
         error=error,
+        callback=task.progress.callback,
     )
 
 
@@ -82,6 +83,9 @@ def give_back(
 ) -> Decision:
     """End the live attempt and let the task wait for its next one."""
     ended = end_attempt(task, outcome)
+    if ended.progress.callback is not None:
+        # It belongs to the attempt, and stays in its record.
+        ended = replace(ended, progress=replace(ended.progress, callback=None))
     if task.progress.pause_wanted:
         progress = replace(ended.progress, pause_wanted=False)
         paused = deadline.armed(

@@ -77,6 +77,20 @@ def defer(task: Task, now_ms: int) -> Task:
     return deadline.armed(deferred)
 
 
+def accepted(task: Task, now_ms: int) -> Task:
+    """Note that an endpoint took the attempt: its process has the endpoint's time to report."""
+    known = task.progress.callback
+    if known is None or known.accepted_at_ms:
+        return task
+    callback = replace(known, accepted_at_ms=now_ms)
+    return deadline.armed(replace(task, progress=replace(task.progress, callback=callback)))
+
+
+def signal_pushed(task: Task, now_ms: int) -> Task:
+    """Note that a push carried the cancel request; nothing is pushed to an endpoint."""
+    return task if task.progress.callback is not None else signal(task, now_ms)
+
+
 def signal(task: Task, now_ms: int) -> Task:
     """Note that the worker knows of the cancel request; its grace starts here."""
     if task.progress.grace_at_ms:

@@ -67,19 +67,30 @@ def _pending(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline
     return found
 
 
-def _dispatched(task: Task, spec: Spec, _progress: AttemptProgress) -> list[Deadline]:
-    period_ms = spec.delivery_timeout_ms
+def _dispatched(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline]:
+    since_ms, period_ms = task.handed_at_ms, spec.delivery_timeout_ms
+    callback = progress.callback
+    if callback is not None and callback.accepted_at_ms:
+        # The endpoint has the envelope, and its process may take longer to start.
+        since_ms, period_ms = callback.accepted_at_ms, callback.times.delivery_timeout_ms
     return [
-        Deadline(DeadlineKind.DELIVERY, task.handed_at_ms + period_ms, period_ms),
+        Deadline(DeadlineKind.DELIVERY, since_ms + period_ms, period_ms),
         *_start_to_close(task, spec),
     ]
 
 
+def heartbeat_timeout_ms(spec: Spec, progress: AttemptProgress) -> int:
+    """Return how long an attempt may be silent: as its task says, else as its endpoint does."""
+    if spec.heartbeat_timeout_ms or progress.callback is None:
+        return spec.heartbeat_timeout_ms
+    return progress.callback.times.heartbeat_timeout_ms
+
+
 def _running(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline]:
     found = _start_to_close(task, spec)
-    if spec.heartbeat_timeout_ms:
+    period_ms = heartbeat_timeout_ms(spec, progress)
+    if period_ms:
         heard_at_ms = max(progress.confirmed_at_ms, progress.exclusive_at_ms, progress.beat_at_ms)
-        period_ms = spec.heartbeat_timeout_ms
         at_ms = heard_at_ms + period_ms + exclusive.margin_ms(task, period_ms)
         found.append(Deadline(DeadlineKind.HEARTBEAT, at_ms, period_ms))
     if progress.release_at_ms:
@@ -178,6 +189,15 @@ def first_expired(task: Task, *, now_ms: int, sighted_ms: int) -> DeadlineKind |
         expired, key=lambda each: (each.kind is not DeadlineKind.SCHEDULE_TO_CLOSE, each.at_ms)
     )
     return first.kind
+
+
+def attempt_ends_at_ms(task: Task) -> int:
+    """Return when the present attempt ends at the latest; 0 if nothing ends it."""
+    spec = task.spec
+    ends = [spec.close_at_ms] if spec.close_at_ms else []
+    if spec.start_to_close_ms:
+        ends.append(task.handed_at_ms + spec.start_to_close_ms)
+    return min(ends, default=0)
 
 
 def is_after_close(task: Task, at_ms: int) -> bool:

@@ -17,6 +17,7 @@ from tenure.core.run.record import RunProgress
 from tenure.core.task import (
     attempt_end,
     attempt_failure,
+    callback,
     confirmation,
     crash_guard,
     deadline,
@@ -26,6 +27,7 @@ from tenure.core.task import (
 )
 from tenure.core.task import event as task_event
 from tenure.core.task.attempt import Outcome
+from tenure.core.task.callback import CallbackAttempt, CallbackReport
 from tenure.core.task.crash_guard import Loss
 from tenure.core.task.effect import Decision, TellCancel
 from tenure.core.task.event import TaskEvent
@@ -56,12 +58,24 @@ def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
         rejection = refusal.of_event(task, event, rule)
     if rejection is not None:
         return rejection
+    if is_report and event.said is not None:  # type: ignore[union-attr]  # every report has it
+        task = _noted(task, event.said)  # type: ignore[union-attr]
     decision = DECIDERS[kind](task, event, now_ms)
     assert decision.task.state in rule.targets
     # A worker that reports on its attempt knows about it.
     if task.worker_id is None or (is_report and event.worker_id is not None):  # type: ignore[union-attr]  # every report has one
         return decision
+    if is_report and event.said is not None:  # type: ignore[union-attr]
+        return stop.with_freed(task, decision)
     return stop.with_stop(task, decision)
+
+
+def _noted(task: Task, said: CallbackReport) -> Task:
+    progress = task.progress
+    noted = callback.noted(progress.callback, said)
+    if noted is progress.callback:
+        return task
+    return replace(task, progress=replace(progress, callback=noted))
 
 
 def _hand_out(task: Task, event: task_event.HandedOut, now_ms: int) -> Decision:
@@ -74,6 +88,8 @@ def _hand_out(task: Task, event: task_event.HandedOut, now_ms: int) -> Decision:
             is_sole=task.is_guarded and crash_guard.group_size(progress) == 1,
             run=_begun(progress.run, event.journal_end, now_ms),
         )
+    if event.times is not None:
+        progress = replace(progress, callback=CallbackAttempt(event.times))
     dispatched = replace(
         task,
         state=_DISPATCHED,
@@ -176,12 +192,20 @@ DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     task_event.AttemptContinued: generation.continue_as_new,
     task_event.StepsRecorded: lambda task, _, _now_ms: Decision(task),
     task_event.DeliveryMissed: lambda task, _, now_ms: attempt_failure.undelivered(task, now_ms),
+    task_event.DeliveryAccepted: lambda task, _, now_ms: Decision(
+        confirmation.accepted(task, now_ms)
+    ),
+    task_event.DeliveryRefused: lambda task, event, now_ms: attempt_failure.fail_attempt(
+        task, event.error, Outcome.FAILED, 0.5, now_ms
+    ),
     task_event.TaskLost: lambda task, _, now_ms: attempt_failure.lose(
         task, Outcome.LOST_TASK, Loss(at_ms=now_ms), now_ms
     ),
     task_event.WorkerLost: attempt_failure.lose_worker,
     task_event.CancelRequested: _cancel,
-    task_event.CancelSignalled: lambda task, _, now_ms: Decision(confirmation.signal(task, now_ms)),
+    task_event.CancelSignalled: lambda task, _, now_ms: Decision(
+        confirmation.signal_pushed(task, now_ms)
+    ),
     task_event.PauseRequested: lambda task, _, _now_ms: Decision(_pause(task)),
     task_event.ResumeRequested: lambda task, _, now_ms: _resume(task, now_ms),
     task_event.EntryAppended: wake_up.entry_appended,

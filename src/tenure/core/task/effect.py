@@ -51,6 +51,12 @@ class TellStop(msgspec.Struct, frozen=True, gc=False):
     stop: Stop
 
 
+class TellFreed(msgspec.Struct, frozen=True, gc=False):
+    """Effect: the process behind an endpoint has ended an attempt; the endpoint has a free slot."""
+
+    worker_id: str
+
+
 class TellRun(msgspec.Struct, frozen=True, gc=False):
     """Effect: send the worker that holds a run what others have appended to its journal."""
 
@@ -60,7 +66,7 @@ class TellRun(msgspec.Struct, frozen=True, gc=False):
     attempt: int
 
 
-Effect = WakeQueue | TellCancel | TellStop | TellRun
+Effect = WakeQueue | TellCancel | TellStop | TellFreed | TellRun
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

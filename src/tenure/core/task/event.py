@@ -6,6 +6,7 @@ import msgspec
 
 from tenure.core.journal.entry import NewEntry
 from tenure.core.run.record import Yield
+from tenure.core.task.callback import CallbackReport, CallbackTimes
 from tenure.core.task.crash_guard import Loss
 from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
@@ -16,22 +17,26 @@ class AttemptReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``worker_id`` is the reporting worker; ``None`` means a task token or an API key instead.
     ``needs_confirmed`` is set by a caller that only knows the id and so cannot prove the delivery.
+    ``said`` is what else a process behind an endpoint says.
     """
 
     attempt: int
     worker_id: str | None = None
     needs_confirmed: bool = False
+    said: CallbackReport | None = None
 
 
 class HandedOut(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The task was given to a worker.
 
     ``journal_end`` is where the journal of a run ends, as the caller has read it under its lock.
+    ``times`` are those of an endpoint.
     """
 
     worker_id: str
     session_no: int = 0
     journal_end: int = 0
+    times: CallbackTimes | None = None
 
 
 class Confirmed(AttemptReport, frozen=True, kw_only=True, gc=False):
@@ -122,6 +127,16 @@ class CancelSignalled(AttemptReport, frozen=True, kw_only=True, gc=False):
 
 class DeliveryMissed(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker is alive and never got the attempt."""
+
+
+class DeliveryAccepted(AttemptReport, frozen=True, kw_only=True, gc=False):
+    """An endpoint took the envelope; its process has to report within the endpoint's time."""
+
+
+class DeliveryRefused(AttemptReport, frozen=True, kw_only=True, gc=False):
+    """An endpoint does not take this envelope, and never will; no process has it."""
+
+    error: ErrorInfo
 
 
 class TaskLost(AttemptReport, frozen=True, kw_only=True, gc=False):
@@ -218,6 +233,8 @@ TaskEvent = (
     | StepsRecorded
     | CancelSignalled
     | DeliveryMissed
+    | DeliveryAccepted
+    | DeliveryRefused
     | TaskLost
     | WorkerLost
     | CancelRequested

@@ -11,6 +11,7 @@ from tenure.core.limits import CANCEL_GRACE_MS, DELIVERY_TIMEOUT_MS, PRIORITY_DE
 from tenure.core.run.record import NO_ORIGIN, Origin, RunLink, RunProgress
 from tenure.core.schedule.origin import FireOrigin
 from tenure.core.task.attempt import Outcome
+from tenure.core.task.callback import CallbackAttempt
 from tenure.core.task.retry import ErrorInfo, RetryPolicy
 
 
@@ -182,6 +183,7 @@ class AttemptProgress(
         "release_at_ms": "xr",
         "release_lease_ms": "xl",
         "run": "ru",
+        "callback": "cb",
     },
 ):
     """What happened so far; stored as one value, because no statement reads inside it.
@@ -191,7 +193,8 @@ class AttemptProgress(
     those without another suspect, those that count towards POISONED (see ``crash_guard``).
     ``exclusive_at_ms`` is when the live attempt was confirmed as exclusive. ``release_at_ms`` is
     until when it is held for a worker that is gone, whose lease was ``release_lease_ms`` long.
-    ``run`` is where a run stands; an activity has none.
+    ``run`` is where a run stands; an activity has none. ``callback`` is what the live attempt has
+    if an endpoint works on it, or the last one of a finished task.
     """
 
     confirmed_at_ms: int = 0
@@ -222,6 +225,7 @@ class AttemptProgress(
     release_at_ms: int = 0
     release_lease_ms: int = 0
     run: RunProgress | None = None
+    callback: CallbackAttempt | None = None
 
 
 NO_PROGRESS: Final = AttemptProgress()

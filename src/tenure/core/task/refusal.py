@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core.task.attempt import EXPIRED
+from tenure.core.task.callback import is_anothers
 from tenure.core.task.effect import StopCause
 from tenure.core.task.event import (
     AttemptContinued,
@@ -15,6 +16,9 @@ from tenure.core.task.event import (
     AttemptReport,
     AttemptYielded,
     CancelRequested,
+    Confirmed,
+    DeliveryAccepted,
+    DeliveryRefused,
     EntryAppended,
     HandedOut,
     Heartbeaten,
@@ -35,7 +39,7 @@ _ACTIVITY: Final = TaskKind.ACTIVITY
 # Reports that no attempt of such a task can make.
 _FOREIGN: Final[dict[TaskKind, frozenset[type[AttemptReport]]]] = {
     TaskKind.ACTIVITY: frozenset({AttemptYielded, AttemptParked, AttemptContinued, StepsRecorded}),
-    TaskKind.WORKFLOW: frozenset({AttemptDeferred}),
+    TaskKind.WORKFLOW: frozenset({AttemptDeferred, DeliveryAccepted, DeliveryRefused}),
 }
 
 
@@ -84,7 +88,19 @@ def of_report(task: Task, event: AttemptReport, rule: Rule) -> Rejection | None:
     is_early = event.needs_confirmed and state is _DISPATCHED
     if is_early or type(event) in _FOREIGN[task.spec.kind] or state not in rule.sources:
         return wrong_state(task)
+    if type(event) is Confirmed and event.said is not None:
+        return _second_start(task, event.said.worker)
     return None
+
+
+def _second_start(task: Task, worker: str) -> Rejection | None:
+    """Refuse a process that starts what another one has started: both would run it."""
+    if not is_anothers(task.progress.callback, worker):
+        return None
+    return replace(
+        wrong_state(task),
+        message=f"Attempt {task.attempt} of {task.id} was started by another worker.",
+    )
 
 
 def _stale(task: Task, event: AttemptReport) -> Rejection:

@@ -42,6 +42,9 @@ RULES: Final[dict[type[TaskEvent], Rule]] = {
     task_event.AttemptContinued: _rule(frozenset({_D, _R, _C}), _P, _H),
     task_event.StepsRecorded: _rule(frozenset({_D, _R, _C}), _D, _R, _C),
     task_event.DeliveryMissed: _rule(frozenset({_D}), _P, _H),
+    # Later it means nothing: a process has reported by itself.
+    task_event.DeliveryAccepted: _rule(frozenset({_D}), _D),
+    task_event.DeliveryRefused: _rule(frozenset({_D}), _P, _H, _F),
     task_event.TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
     task_event.WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _R, _C, _H, _F, _X),
     task_event.CancelRequested: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _C, _W, _H, _X),

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.effect import Decision, Stop, StopCause, TellStop
+from tenure.core.task.effect import Decision, Stop, StopCause, TellFreed, TellStop
 from tenure.core.task.record import Reason, Task, TaskState
 
 _CAUSES: Final = {
@@ -28,6 +28,14 @@ def cause_of(task: Task, attempt: int) -> StopCause:
     if task.state is TaskState.CANCELLED or task.progress.reason is Reason.CANCEL_TIMEOUT:
         return StopCause.CANCELLED
     return _CAUSES.get(task.last_outcome, StopCause.LOST_LEASE)
+
+
+def with_freed(task: Task, decision: Decision) -> Decision:
+    """Tell the server that drives an endpoint that its process has ended an attempt."""
+    assert task.worker_id is not None
+    if not task.is_attempt_live or decision.task.is_attempt_live:
+        return decision
+    return replace(decision, effects=(*decision.effects, TellFreed(task.worker_id)))
 
 
 def with_stop(task: Task, decision: Decision) -> Decision:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.core.limits import DRAIN_DEADLINE_MS
-from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.record import DRIVEN, EndReason, Worker, WorkerStatus
 from tenure.errors import Rejection
 
 OTHER_KEY: Final = "other_key"
@@ -196,11 +196,11 @@ def speaker_refusal(worker: Worker, speaker: str | None) -> Rejection | None:
 
 def served_refusal(worker: Worker) -> Rejection | None:
     """Return why a worker may not poll, open a session or send heartbeats: it is called."""
-    if worker.mode is not WorkerMode.SERVED:
+    if worker.mode not in DRIVEN:
         return None
     return Rejection(
         "wrong_state",
-        f"Worker {worker.id} is served: a server calls it. It cannot call by itself.",
+        f"A server calls worker {worker.id}, which cannot ask for work by itself.",
         {"state": worker.status.upper()},
     )
 

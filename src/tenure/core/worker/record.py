@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import msgspec
 
@@ -33,6 +34,12 @@ class WorkerMode(enum.StrEnum):
     SESSION = "session"
     POLL = "poll"
     SERVED = "served"
+    # Of an endpoint: its process calls back, and nothing registers in this mode.
+    CALLBACK = "callback"
+
+
+DRIVEN: Final = frozenset({WorkerMode.SERVED, WorkerMode.CALLBACK})
+"""A server calls those: they never poll, and open no sessions."""
 
 
 class NewWorker(msgspec.Struct, frozen=True, gc=False):

@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from tenure.core.access.api_key import ApiKey, Role
+from tenure.core.access.token_key import TokenKeyRing
 from tenure.core.limits import KEY_EXPIRY_LOOK_MS
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.clock import Clock
@@ -62,6 +63,7 @@ class AccessCache:
         )
         self.disabled: frozenset[str] = frozenset()
         self.has_keys = False
+        self.token_keys = TokenKeyRing()
 
     # -- For the edges
 
@@ -80,6 +82,12 @@ class AccessCache:
             return found
         await self._wait_for_look()
         return self.find(key_id)
+
+    async def look_up_token_keys(self) -> TokenKeyRing:
+        """Return the keys of task tokens: one may have been made elsewhere just now."""
+        if self._store.is_shared:
+            await self._wait_for_look()
+        return self.token_keys
 
     def enabled(self, namespaces: frozenset[str]) -> frozenset[str]:
         """Return the namespaces that are not known to be disabled."""
@@ -126,6 +134,7 @@ class AccessCache:
         self._keys = {key.id: key for key in state.keys}
         self.has_keys = self.has_keys or state.has_keys
         self.disabled = state.disabled
+        self.token_keys = state.token_keys
         self._tell()
 
     async def serve(self) -> None:
@@ -157,6 +166,8 @@ class AccessCache:
                 self._keys[key.id] = key
             else:
                 self._keys.pop(key.id, None)
+        if ws.access.new_token_key is not None:
+            self.token_keys = self.token_keys.with_key(ws.access.new_token_key)
         looked_at = ws.namespaces.looked_at()
         disabled = {each.name for each in looked_at if each.is_disabled}
         self.disabled = (self.disabled - {each.name for each in looked_at}) | disabled

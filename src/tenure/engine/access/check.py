@@ -39,6 +39,11 @@ def create_key(command: c.CreateKey) -> None:
         checks.duration_ms(command.expires_in_ms, "expiresInMs")
 
 
+def rotate_token_key(command: c.RotateTokenKey) -> None:
+    """Nothing is given."""
+    del command
+
+
 def revoke_key(command: c.RevokeKey) -> None:
     """Check that the id of a key is well-formed."""
     api_key.check_id(command.key_id)

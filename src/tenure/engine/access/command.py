@@ -57,6 +57,19 @@ class CreateKey(Command[CreatedKey], frozen=True, kw_only=True):
     actor: str = ""
 
 
+class RotatedTokenKey(msgspec.Struct, frozen=True, gc=False):
+    """The number of a new key of task tokens, and from when on servers sign with it."""
+
+    number: int
+    signs_from_ms: int
+
+
+class RotateTokenKey(Command[RotatedTokenKey], frozen=True, kw_only=True):
+    """Make a new key for task tokens; tokens of the old one count until they expire."""
+
+    actor: str = ""
+
+
 class RevokeKey(Command[ApiKey], frozen=True, kw_only=True):
     """Revoke a key for good; doing so twice gives the same answer, the key."""
 

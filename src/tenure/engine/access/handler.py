@@ -13,7 +13,8 @@ from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.audit import AuditAction
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
-from tenure.core.limits import LIVE_KEYS_MAX
+from tenure.core.access.token_key import TokenKey
+from tenure.core.limits import LIVE_KEYS_MAX, TOKEN_KEY_AGE_MS, TOKEN_KEY_BYTES, TOKEN_KEYS_MAX
 from tenure.core.queue import Namespace, Queue
 from tenure.core.task.effect import WakeQueue
 from tenure.engine.access import command as c
@@ -89,6 +90,23 @@ def revoke_key(ws: WorkingSet, command: c.RevokeKey) -> ApiKey:
     ws.access.put(revoked)
     _record_key(ws, AuditAction.KEY_REVOKE, command.actor, key)
     return revoked
+
+
+def rotate_token_key(ws: WorkingSet, command: c.RotateTokenKey) -> c.RotatedTokenKey:
+    """Make a new key for task tokens."""
+    _whole_administrator(ws, command.actor)
+    number = ws.access.token_keys.next_number()
+    made = ws.access.new_token_key
+    if made is not None:
+        # Another command of this batch has just made one.
+        return c.RotatedTokenKey(made.number, made.created_at_ms + TOKEN_KEY_AGE_MS)
+    if number > TOKEN_KEYS_MAX:
+        message = f"There have been {TOKEN_KEYS_MAX} keys of task tokens, which is the limit."
+        raise WrongState(message, state="full")
+    secret = ws.clock.random_bytes(TOKEN_KEY_BYTES)
+    ws.access.new_token_key = TokenKey(number, secret, ws.now_ms)
+    ws.record(AuditAction.TOKEN_KEY_ROTATE, command.actor, str(number), namespaces=())
+    return c.RotatedTokenKey(number, ws.now_ms + TOKEN_KEY_AGE_MS)
 
 
 def _record_key(ws: WorkingSet, action: AuditAction, actor: str, key: ApiKey) -> None:
@@ -171,7 +189,7 @@ def _whole_administrator(ws: WorkingSet, actor: str) -> None:
     principal = _administrator(ws, actor)
     if principal.is_scoped:
         message = (
-            f"API key {actor} is for some namespaces. Use an admin key for all of them to create, "
-            "disable or enable one."
+            f"API key {actor} is for some namespaces, and this changes the whole server. Use an "
+            "admin key for all of them."
         )
         raise PermissionDenied(message)

@@ -31,6 +31,12 @@ def create_key(needs: RowSets, command: c.CreateKey) -> None:
     needs.access.is_counting = True
 
 
+def rotate_token_key(needs: RowSets, command: c.RotateTokenKey) -> None:
+    """Read the keys that there are."""
+    _administer(needs, command.actor)
+    needs.access.is_rotating = True
+
+
 def revoke_key(needs: RowSets, command: c.RevokeKey) -> None:
     """Lock the key."""
     _administer(needs, command.actor)

@@ -16,5 +16,8 @@ ACCESS_SPECS: Final = (
     ),
     CommandSpec(c.SetNamespace, check.name_namespace, needs.set_namespace, handler.set_namespace),
     CommandSpec(c.CreateKey, check.create_key, needs.create_key, handler.create_key),
+    CommandSpec(
+        c.RotateTokenKey, check.rotate_token_key, needs.rotate_token_key, handler.rotate_token_key
+    ),
     CommandSpec(c.RevokeKey, check.revoke_key, needs.revoke_key, handler.revoke_key),
 )

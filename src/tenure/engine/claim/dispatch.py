@@ -12,7 +12,7 @@ import structlog
 from tenure.core.assignment import Count, Hand
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.queue import namespace_disabled
-from tenure.core.task.effect import TellCancel, TellRun, TellStop, WakeQueue
+from tenure.core.task.effect import TellCancel, TellFreed, TellRun, TellStop, WakeQueue
 from tenure.core.task.record import Line, Task
 from tenure.core.worker.decide import ReleaseHeld, TellDrain, TellEnded
 from tenure.core.worker.record import EndReason, WorkerStatus
@@ -28,6 +28,7 @@ from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.claim.worker_notifier import WorkerNotifier
 from tenure.engine.clock import Clock
 from tenure.engine.command import Answer, AnyCommand, Command, TaskRef, WorkDone
+from tenure.engine.endpoint.command import EndpointTaken, TakeEndpoint
 from tenure.engine.lane import Entry
 from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.seat.command import SeatTaken, TakeSeat
@@ -42,7 +43,7 @@ Submit = Callable[[AnyCommand], "asyncio.Future[Any]"]
 _END_REASONS = frozenset(each.value for each in EndReason)
 
 # Commands whose answers are offers.
-SEATING: Final = frozenset({OpenSession, TakeSeat})
+SEATING: Final = frozenset({OpenSession, TakeSeat, TakeEndpoint})
 
 
 class Dispatch:
@@ -357,8 +358,8 @@ class Dispatch:
 
         An earlier session of the worker ends.
         """
-        assert isinstance(command, OpenSession | TakeSeat)
-        if not isinstance(answer, SessionAnswer | SeatTaken):
+        assert isinstance(command, OpenSession | TakeSeat | TakeEndpoint)
+        if not isinstance(answer, SessionAnswer | SeatTaken | EndpointTaken):
             return
         earlier = self._book.session_of(command.worker_id)
         if earlier is not None:
@@ -374,7 +375,8 @@ class Dispatch:
             window=0 if is_draining else min(command.window, worker.slots),
             sink=command.sink,
             is_session=True,
-            is_driven=isinstance(command, TakeSeat),
+            is_driven=not isinstance(command, OpenSession),
+            times=answer.endpoint.spec.times if isinstance(answer, EndpointTaken) else None,
             is_checked=True,
             is_draining=is_draining,
             is_counted=False,
@@ -396,6 +398,11 @@ class Dispatch:
         if session is not None and not session.is_draining:
             self._book.set_window(session, window)
             self.touch(session.group)
+
+    def held_count(self, worker_id: str) -> int:
+        """Return how many attempts a session here holds, as far as this server knows."""
+        session = self._book.session_of(worker_id)
+        return 0 if session is None else len(session.held)
 
     def holds(self, worker_id: str, session_no: int, ref: TaskRef) -> bool:
         """Return whether a session here holds an attempt, as far as this server knows."""
@@ -433,6 +440,9 @@ class Dispatch:
                 self._or_tell(worker_id, is_told=self.notifier.end(worker_id, reason))
             case ReleaseHeld(worker_id=worker_id):
                 self._release(worker_id)
+            case TellFreed(worker_id=worker_id):
+                is_here = self._book.session_of(worker_id) is not None
+                self._or_tell(worker_id, is_told=is_here)
             case TellRun():
                 # Not here: it goes with what was appended.
                 pass

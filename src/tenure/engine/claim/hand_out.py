@@ -168,7 +168,9 @@ async def _hand_over(
         key = (task.namespace, task.id)
         event = events.get(hand.offer_id)
         if event is None:
-            event = HandedOut(worker_id=hand.receiver_id, session_no=hand.session_no)
+            event = HandedOut(
+                worker_id=hand.receiver_id, session_no=hand.session_no, times=hand.times
+            )
             events[hand.offer_id] = event
         if ends and key in ends:
             event = replace(event, journal_end=ends[key])

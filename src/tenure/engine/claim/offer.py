@@ -18,6 +18,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from tenure.core.assignment import Count
+from tenure.core.task.callback import CallbackTimes
 from tenure.core.task.record import Task
 from tenure.engine.claim.sink import Sink
 
@@ -37,7 +38,7 @@ class Offer(msgspec.Struct, kw_only=True):
     What a poll's worker holds is counted by each batch that may serve it, and the same goes for a
     session whose worker polls besides. ``turn`` is its place among those that wait. ``is_driven``:
     this server calls the worker. A cancel is told when a call with it is answered, and runs are
-    never handed out.
+    never handed out. ``times`` are those of an endpoint.
     """
 
     id: int
@@ -48,6 +49,7 @@ class Offer(msgspec.Struct, kw_only=True):
     sink: Sink
     is_session: bool = False
     is_driven: bool = False
+    times: CallbackTimes | None = None
     is_checked: bool = False
     is_draining: bool = False
     is_counted: bool = True

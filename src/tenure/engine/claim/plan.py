@@ -322,6 +322,7 @@ def _hand(offer: Offer, credit: int, room_bytes: int) -> Hand:
         credit=credit,
         window=offer.window,
         session_no=offer.session_no,
+        times=offer.times,
         is_new=is_new,
         is_counted=offer.is_counted,
         worker_version=offer.worker_version,

@@ -7,7 +7,7 @@ not found, with the same message as if it did not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -35,6 +35,7 @@ from tenure.core.limits import (
 from tenure.core.queue import Namespace, Queue
 from tenure.core.seat.record import SeatView
 from tenure.core.task.attempt import Attempt, Outcome
+from tenure.core.task.callback import CallbackAttempt
 from tenure.core.task.record import Task, TaskState
 from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker import decide as worker_rules
@@ -93,6 +94,7 @@ class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended_at_ms: int | None = None
     outcome: Outcome | None = None
     error: ErrorInfo | None = None
+    callback: CallbackAttempt | None = None
 
 
 class WorkerView(msgspec.Struct, frozen=True, gc=False):
@@ -187,6 +189,7 @@ def _ended(attempt: Attempt) -> AttemptView:
         ended_at_ms=attempt.ended_at_ms,
         outcome=attempt.outcome,
         error=attempt.error,
+        callback=attempt.callback,
     )
 
 
@@ -199,6 +202,7 @@ def _last(task: Task) -> AttemptView:
         ended_at_ms=task.finished_at_ms,
         outcome=None if task.finished_at_ms is None else task.last_outcome,
         error=None if task.finished_at_ms is None else task.progress.error,
+        callback=task.progress.callback,
     )
 
 
@@ -501,6 +505,25 @@ def page_of(read: Read[T], place: Place, position: Callable[[T], str]) -> Page[T
         return Page(items, token)
     is_exact = total.is_exact and total.count <= COUNTED_MAX
     return Page(items, token, min(total.count, COUNTED_MAX), is_total_exact=is_exact)
+
+
+async def list_named(
+    store: Store,
+    *,
+    namespace: str,
+    query: str,
+    page: PageRequest,
+    find: Callable[[Tx, str, int], Awaitable[Sequence[T]]],
+    name_of: Callable[[T], str],
+) -> Page[T]:
+    """Return a page of things of a namespace that are found and ordered by their names."""
+    place = place_of(namespace, query, page, first="")
+
+    async def body(tx: Tx) -> Read[T]:
+        await check_exists(tx, namespace)
+        return Read(await find(tx, place.part.position, place.part.amount))
+
+    return page_of(await scan(store, body), place, name_of)
 
 
 async def read(store: Store, body: Body[T]) -> T:

@@ -12,6 +12,7 @@ from tenure.core.task import confirmation
 from tenure.core.task.record import Task, TaskKind, TaskState
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.store.table.endpoint import EndpointRows
 
 PAUSED: Final = "PAUSED"
 ACTIVE: Final = "ACTIVE"
@@ -38,6 +39,8 @@ def hints_of(ws: WorkingSet) -> Iterator[Hint]:
         yield from _places(ws)
     if ws.rows.has_schedules:
         yield from _schedules(ws)
+    if ws.rows.has_endpoints:
+        yield from _endpoints(ws.rows.endpoints)
 
 
 def _of_task(task: Task, version: int, *, is_progress: bool = False) -> Hint:
@@ -69,6 +72,18 @@ def _schedules(ws: WorkingSet) -> Iterator[Hint]:
         if key not in schedules:
             queue = each.spec.target.queue
             yield Hint(kind, each.namespace, each.id, each.version + 1, DELETED, queue)
+
+
+def _endpoints(rows: EndpointRows) -> Iterator[Hint]:
+    for endpoints, raised, gone in (
+        (rows.new, 0, ""),
+        (rows.changed, 1, ""),
+        (rows.removed, 1, DELETED),
+    ):
+        for each in endpoints.values():
+            state = gone or (PAUSED if each.pause else ACTIVE)
+            version = each.version + raised
+            yield Hint(EventKind.ENDPOINT, each.namespace, each.name, version, state, each.queue)
 
 
 def _places(ws: WorkingSet) -> Iterator[Hint]:

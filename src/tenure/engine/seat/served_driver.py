@@ -21,7 +21,7 @@ from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine.command import TaskRef
 from tenure.engine.seat.call import Call, CallAnswer, Caller, CallFailed, check_answer
 from tenure.engine.seat.call_tally import CallTally
-from tenure.engine.seat.command import SeatTaken
+from tenure.engine.seat.command import SeatTaken, TakeSeat
 from tenure.engine.seat.places import Places
 from tenure.engine.seat.served_answer import ServedAnswer
 from tenure.engine.seat.served_content import Load, ServedContent
@@ -59,6 +59,11 @@ class ServedDriver:
         self._began_at_mono_ms: int | None = None
         self._failure_count = 0
         self._note: SeatNote | None = None
+
+    async def begin(self, namespace: str, worker_id: str) -> None:
+        """Take the seat."""
+        command = TakeSeat(namespace=namespace, worker_id=worker_id, sink=self)
+        self.take(await self._engine.seats.submit(command))
 
     def take(self, taken: SeatTaken) -> None:
         """Begin with what was read when the seat was taken."""

@@ -7,6 +7,7 @@ from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.deaf_watch import DeafWatch
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.services.endpoint_removal import EndpointRemoval
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.hint_channel import HintChannel
 from tenure.engine.services.key_use import KeyUse
@@ -27,6 +28,7 @@ def all_services() -> list[Job]:
         LeaseJudgement(),
         HeldRelease(),
         SeatRound(),
+        EndpointRemoval(),
         ChildClosing(),
         ScheduleFiring(),
         ClaimFallback(),

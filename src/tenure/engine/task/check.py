@@ -60,22 +60,28 @@ def heartbeat_tasks(command: c.HeartbeatTasks) -> None:
     """Check the attempts that make progress, and their reports."""
     check_refs(command.namespace, command.worker_id, command.items)
     for item in command.items:
-        if item.details is not None:
-            checks.payload(item.details, "details")
-        if item.percent is not None:
-            checks.number(item.percent, "progressPct", 0, 100)
-        if item.message is not None:
-            checks.text(item.message, "message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
+        beat(item)
+
+
+def beat(item: c.TaskBeat) -> None:
+    """Check the progress of one attempt."""
+    if item.details is not None:
+        checks.payload(item.details, "details")
+    if item.percent is not None:
+        checks.number(item.percent, "progressPct", 0, 100)
+    if item.message is not None:
+        checks.text(item.message, "message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
 
 
 def finish_tasks(command: c.FinishTasks) -> None:
     """Check the ended attempts, each with its outcome."""
     check_refs(command.namespace, command.worker_id, command.items)
     for item in command.items:
-        _outcome(item)
+        outcome(item)
 
 
-def _outcome(item: c.Finish) -> None:
+def outcome(item: c.Finish) -> None:
+    """Check the end of one attempt."""
     output = item.output
     if output is not None and (type(output) is not bytes or len(output) > _SMALL_BYTES):
         checks.payload(output, "output")
@@ -109,7 +115,7 @@ def complete_by_id(command: c.CompleteById) -> None:
     checks.task_id(command.finish.task_id, "taskId")
     if command.finish.attempt:
         checks.attempt(command.finish.attempt)
-    _outcome(command.finish)
+    outcome(command.finish)
 
 
 def change_task(command: c.PauseTask | c.ResumeTask | c.TerminateTask) -> None:

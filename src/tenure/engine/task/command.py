@@ -9,6 +9,7 @@ import msgspec
 from tenure.core.limits import LONG_POLL_MS
 from tenure.core.run.record import Yield
 from tenure.core.task.attempt import Outcome
+from tenure.core.task.callback import CallbackReport
 from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker.judge_readiness import JudgeReadiness
@@ -82,13 +83,14 @@ class ConfirmTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
 
 
 class TaskBeat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A heartbeat of one attempt."""
+    """A heartbeat of one attempt; ``said`` is what else the process behind an endpoint says."""
 
     task_id: str
     attempt: int
     details: bytes | None = None
     percent: float | None = None
     message: str | None = None
+    said: CallbackReport | None = None
 
 
 class HeartbeatTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
@@ -135,6 +137,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     Without ``output_encoding`` an output is encoded as the input. A run that yields says with
     what ``wish``, one that parks with what ``error``, and one that begins anew with what ``anew``.
+    ``said`` is what else the process behind an endpoint says.
     """
 
     task_id: str
@@ -145,6 +148,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     error: ErrorInfo | None = None
     wish: Yield | None = None
     anew: Anew | None = None
+    said: CallbackReport | None = None
 
 
 class FinishTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):

@@ -169,7 +169,8 @@ def keep_key(ws: WorkingSet, namespace: str, name: str, task_id: str, digest: by
     ws.keys.add(new)
 
 
-def _report(ws: WorkingSet, key: TaskKey, event: TaskEvent) -> c.ItemAnswer:
+def report(ws: WorkingSet, key: TaskKey, event: TaskEvent) -> c.ItemAnswer:
+    """Apply what is reported on an attempt of a task."""
     if key not in ws.tasks:
         return Rejection("not_found", f"Task {key[1]} was not found.")
     decision = ws.apply(key, event)
@@ -226,7 +227,7 @@ def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer
     if inactive is not None:
         return (inactive,) * len(command.items)
     return tuple(
-        _report(
+        report(
             ws,
             (command.namespace, item.task_id),
             task_event.Confirmed(
@@ -246,33 +247,48 @@ def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAn
     inactive = _inactive(ws, command)
     if inactive is not None:
         return (inactive,) * len(command.items)
-    return tuple(_beat(ws, command, item) for item in command.items)
+    return tuple(
+        beat(
+            ws,
+            (command.namespace, item.task_id),
+            item,
+            command.worker_id,
+            is_answered=command.is_answered,
+        )
+        for item in command.items
+    )
 
 
-def _beat(ws: WorkingSet, command: c.HeartbeatTasks, item: c.TaskBeat) -> c.ItemAnswer:
-    key = (command.namespace, item.task_id)
+def beat(
+    ws: WorkingSet,
+    key: TaskKey,
+    item: c.TaskBeat,
+    worker_id: str | None,
+    *,
+    is_answered: bool = True,
+) -> c.ItemAnswer:
+    """Note that an attempt makes progress."""
     task = ws.tasks.get(key)
     refusal = None if task is None else published.too_large(task, item.details)
     if refusal is not None:
         return refusal
     event = task_event.Heartbeaten(
         attempt=item.attempt,
-        worker_id=command.worker_id,
+        worker_id=worker_id,
         details=item.details,
         percent=item.percent,
         message=item.message,
-        is_answered=command.is_answered,
+        said=item.said,
+        is_answered=is_answered,
     )
-    return _report(ws, key, event)
+    return report(ws, key, event)
 
 
 def finish_tasks(ws: WorkingSet, command: c.FinishTasks) -> tuple[c.ItemAnswer, ...]:
     """Take in the ends of attempts; a repeated one gets its first answer again."""
     _check_speaker(ws, command)
     namespace, worker_id = command.namespace, command.worker_id
-    return tuple(
-        [_finish(ws, (namespace, item.task_id), item, worker_id) for item in command.items]
-    )
+    return tuple([end(ws, (namespace, item.task_id), item, worker_id) for item in command.items])
 
 
 def complete_by_id(ws: WorkingSet, command: c.CompleteById) -> c.Reported:
@@ -290,13 +306,13 @@ def complete_by_id(ws: WorkingSet, command: c.CompleteById) -> c.Reported:
                 return repeated
             refusal = already_terminal(task) if task.state in TERMINAL else wrong_state(task)
             raise refusal.to_error()
-    answer = _finish(ws, key, finish, None, needs_confirmed=True)
+    answer = end(ws, key, finish, None, needs_confirmed=True)
     if isinstance(answer, Rejection):
         raise answer.to_error()
     return answer
 
 
-def _finish(
+def end(
     ws: WorkingSet,
     key: TaskKey,
     item: c.Finish,
@@ -304,6 +320,7 @@ def _finish(
     *,
     needs_confirmed: bool = False,
 ) -> c.ItemAnswer:
+    """End an attempt; a repeated end gets its first answer again."""
     decision: Decision | Rejection
     if key in ws.tasks:
         if item.anew is not None:
@@ -378,20 +395,22 @@ _EVENTS: Final[dict[c.FinishKind, _Make]] = {
         needs_confirmed=needs,
         output=item.output,
         output_encoding=item.output_encoding,
+        said=item.said,
     ),
     c.FinishKind.FAILED: lambda ws, key, item, worker_id, needs: task_event.AttemptFailed(
         attempt=item.attempt,
         worker_id=worker_id,
         needs_confirmed=needs,
         error=item.error or _NO_ERROR,
+        said=item.said,
         jitter=ws.clock.jitter(),
         new_journal_id="" if ws.tasks[key].link is None else ws.clock.new_id(),
     ),
     c.FinishKind.CANCELLED: lambda _ws, _key, item, worker_id, needs: task_event.AttemptCancelled(
-        attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
+        attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs, said=item.said
     ),
     c.FinishKind.RELEASED: lambda _ws, _key, item, worker_id, needs: task_event.AttemptReleased(
-        attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
+        attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs, said=item.said
     ),
     c.FinishKind.DEFERRED: lambda _ws, _key, item, worker_id, needs: task_event.AttemptDeferred(
         attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
@@ -479,7 +498,7 @@ def signal_cancels(ws: WorkingSet, command: c.SignalCancels) -> WorkDone:
     count = 0
     for item in command.items:
         event = task_event.CancelSignalled(attempt=item.attempt)
-        answer = _report(ws, (command.namespace, item.task_id), event)
+        answer = report(ws, (command.namespace, item.task_id), event)
         count += isinstance(answer, c.Reported)
     return WorkDone(count)
 
@@ -489,7 +508,7 @@ def return_undelivered(ws: WorkingSet, command: c.ReturnUndelivered) -> WorkDone
     count = 0
     for item in command.items:
         event = task_event.DeliveryMissed(attempt=item.attempt, worker_id=command.worker_id)
-        answer = _report(ws, (command.namespace, item.task_id), event)
+        answer = report(ws, (command.namespace, item.task_id), event)
         count += isinstance(answer, c.Reported)
     return WorkDone(count)
 

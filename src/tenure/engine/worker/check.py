@@ -37,6 +37,9 @@ def register_worker(command: c.RegisterWorker) -> None:
     checks.labels(new.labels)
     if new.lease_ms:
         checks.duration_ms(new.lease_ms, "leaseDurationMs")
+    if new.mode is WorkerMode.CALLBACK:
+        message = "mode must not be CALLBACK, which is for endpoints: an operator creates them"
+        raise InvalidArgument(message, field="mode")
     if new.mode is WorkerMode.SERVED:
         read_place(new.address)
     elif new.address:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
 from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.audit import AuditFilter, AuditRecord
+from tenure.core.access.token_key import TokenKey, TokenKeyRing
 from tenure.store.table import codec
+from tenure.store.table import token_key as token_key_table
 from tenure.store.table.codec import AnyRow
 from tenure.store.table.row_set import RowSet, Table
 from tenure.store.transaction import Tx
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class AccessState(msgspec.Struct, frozen=True):
-    """All that a server has to cache: the live keys, and the disabled namespaces.
+    """All that a server has to cache: live keys, disabled namespaces, the keys of task tokens.
 
     ``has_keys`` says whether there has ever been a key: their rows stay for ever.
     """
@@ -34,6 +36,7 @@ class AccessState(msgspec.Struct, frozen=True):
     keys: list[ApiKey]
     disabled: frozenset[str]
     has_keys: bool
+    token_keys: TokenKeyRing
 
 
 class KeyPlace(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +72,8 @@ async def read_state(tx: Tx) -> AccessState:
     keys = [key_from(row) for row in await tx.one("list_live_api_keys", now_ms)]
     disabled = frozenset(cast("str", row[0]) for row in await tx.one("list_disabled_namespaces"))
     has_keys = bool(keys) or bool(await tx.one("find_api_key"))
-    return AccessState(version, now_ms, keys, disabled, has_keys)
+    token_keys = await token_key_table.read_keys(tx)
+    return AccessState(version, now_ms, keys, disabled, has_keys, token_keys)
 
 
 async def lock_keys(tx: Tx, key_ids: Iterable[str]) -> list[ApiKey]:
@@ -178,14 +182,26 @@ def _audit_from(row: AnyRow) -> AuditRecord:
     )
 
 
+NO_TOKEN_KEYS: Final = TokenKeyRing()
+
+
 class AccessRows(RowSet[str, ApiKey]):
     """API keys by id. A change of access (``is_changing``) excludes other changes.
 
     ``version`` is set if this transaction may change access; ``saved_version`` is the version after
-    it.
+    it. ``token_keys`` are loaded if one is to be made, which then is ``new_token_key``.
     """
 
-    __slots__ = ("is_changing", "is_counting", "live_count", "saved_version", "version")
+    __slots__ = (
+        "is_changing",
+        "is_counting",
+        "is_rotating",
+        "live_count",
+        "new_token_key",
+        "saved_version",
+        "token_keys",
+        "version",
+    )
 
     table = Table(operator.attrgetter("id"), insert=insert_keys, update=revoke_keys)
 
@@ -194,7 +210,10 @@ class AccessRows(RowSet[str, ApiKey]):
         super().__init__()
         self.is_changing = False
         self.is_counting = False
+        self.is_rotating = False
         self.live_count = 0
+        self.token_keys = NO_TOKEN_KEYS
+        self.new_token_key: TokenKey | None = None
         self.version: int | None = None
         self.saved_version: int | None = None
 
@@ -212,12 +231,16 @@ class AccessRows(RowSet[str, ApiKey]):
             self.take(key)
         if self.is_counting:
             self.live_count = await count_live_keys(tx, await tx.now_ms())
+        if self.is_rotating:
+            self.token_keys = await token_key_table.read_keys(tx)
         rows.note_locked()
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Save keys; the version shows other servers that access has changed."""
         await super().save(tx, rows)
-        if self.new or self.changed or rows.namespaces.changed:
+        if self.new_token_key is not None:
+            await token_key_table.insert_key(tx, self.new_token_key)
+        if self.new or self.changed or self.new_token_key or rows.namespaces.changed:
             self.saved_version = await raise_version(tx)
 
 

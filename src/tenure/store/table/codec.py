@@ -17,6 +17,7 @@ from tenure.core.limits import SPECS_REMEMBERED_MAX
 from tenure.core.queue import Namespace, Queue
 from tenure.core.run.record import RunLink
 from tenure.core.task.attempt import Attempt, Outcome
+from tenure.core.task.callback import CallbackAttempt
 from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Spec, Task, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.lease import Lease
@@ -36,6 +37,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(Spec).decode
 _decode_progress = msgspec.msgpack.Decoder(AttemptProgress).decode
 _decode_error = msgspec.msgpack.Decoder(ErrorInfo).decode
+_decode_callback = msgspec.msgpack.Decoder(CallbackAttempt).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 DAMAGED_ERROR: Final = ErrorInfo(
     ErrorCategory.DATA_QUALITY, "The stored error is damaged.", type="DataDamaged"
@@ -351,6 +353,7 @@ def attempt_from(row: AnyRow) -> Attempt:
         ended_at_ms=row[6],
         state_after=row[7],
         error=error_from(row),
+        callback=callback_from(row),
     )
 
 
@@ -367,9 +370,21 @@ def error_from(row: AnyRow) -> ErrorInfo | None:
         return DAMAGED_ERROR
 
 
+def callback_from(row: AnyRow) -> CallbackAttempt | None:
+    """Decode what a process said about an ended attempt; what is damaged is not shown."""
+    data = row[10]
+    if data is None or not is_sound(data, row[11]):
+        return None
+    try:
+        return _decode_callback(data)
+    except ValueError:
+        return None
+
+
 def attempt_inserted(attempt: Attempt) -> tuple[object, ...]:
     """Return the parameters of ``insert_attempts``."""
     error = None if attempt.error is None else _encode(attempt.error)
+    callback = None if attempt.callback is None else _encode(attempt.callback)
     return (
         attempt.namespace,
         attempt.task_id,
@@ -381,6 +396,8 @@ def attempt_inserted(attempt: Attempt) -> tuple[object, ...]:
         attempt.state_after,
         error,
         None if error is None else checksum(error),
+        callback,
+        None if callback is None else checksum(callback),
     )
 
 

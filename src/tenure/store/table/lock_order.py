@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from tenure.store.table.access import AccessRows, AuditRows
 from tenure.store.table.child import ChildRows
 from tenure.store.table.closing import ClosingRows
+from tenure.store.table.endpoint import EndpointRows
 from tenure.store.table.external_id import ExternalIdRows
 from tenure.store.table.group import GroupRows
 from tenure.store.table.idempotency import KeyRows
@@ -32,6 +33,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     ReceiverRows,
     LeaseRows,
     SeatRows,
+    EndpointRows,
     KeyRows,
     ScheduleRows,
     ExternalIdRows,
@@ -77,6 +79,7 @@ class RowSets:
     receivers = _Attribute(ReceiverRows)
     leases = _Attribute(LeaseRows)
     seats = _Attribute(SeatRows)
+    endpoints = _Attribute(EndpointRows)
     keys = _Attribute(KeyRows)
     schedules = _Attribute(ScheduleRows)
     external_ids = _Attribute(ExternalIdRows)
@@ -104,6 +107,11 @@ class RowSets:
         if found is None:
             found = self.made[kind] = kind()
         return cast("S", found)
+
+    @property
+    def has_endpoints(self) -> bool:
+        """Whether endpoints were looked at."""
+        return EndpointRows in self.made
 
     @property
     def has_reports(self) -> bool:

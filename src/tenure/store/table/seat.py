@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 from tenure.core.seat.record import Seat, SeatNote, SeatView
 from tenure.core.seat.share import Survey
-from tenure.core.worker.record import Worker, WorkerMode
+from tenure.core.worker.record import DRIVEN, Worker, WorkerMode
 from tenure.store.table.codec import AnyRow
 from tenure.store.table.row_set import RowSet, Table
 from tenure.store.transaction import Tx
@@ -145,7 +145,7 @@ class SeatRows(RowSet[str, Seat]):
 
     def close(self, worker: Worker) -> None:
         """Close the seat of a worker that ends; one that was never driven has none."""
-        if worker.mode is WorkerMode.SERVED:
+        if worker.mode in DRIVEN:
             seat = Seat(worker.id, worker.namespace, worker.mode, "", "", is_open=False)
             # One that was made in this batch is not stored yet.
             if self.new.pop(worker.id, None) is None:

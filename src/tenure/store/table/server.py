@@ -16,10 +16,10 @@ async def touch_server(tx: Tx, server_id: str, *, now_ms: int, position: Positio
     await tx.one("touch_server", server_id, now_ms, position.system_id, position.timeline)
 
 
-async def read_secrets(tx: Tx) -> dict[str, bytes]:
-    """Return the shared keys by their names."""
+async def read_secrets(tx: Tx) -> dict[str, tuple[bytes, int]]:
+    """Return the shared keys and when they were made, by their names."""
     rows = await tx.one("list_secrets")
-    return {cast("str", row[0]): cast("bytes", row[1]) for row in rows}
+    return {cast("str", row[0]): cast("tuple[bytes, int]", tuple(row[1:])) for row in rows}
 
 
 async def insert_secrets(tx: Tx, secrets: Mapping[str, bytes], *, now_ms: int) -> None:

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tenure.api.guard.access import (
+    NOBODY,
     OPEN,
     PRINCIPAL,
     Access,
@@ -43,7 +44,6 @@ from tenure.api.http.edge.reading import (
     while_connected,
 )
 from tenure.api.http.operation import Operation, OperationCall, RequestContext
-from tenure.api.http.route import unbuilt
 from tenure.api.http.table import OPERATIONS, Table
 from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
@@ -51,10 +51,12 @@ from tenure.api.setting import ServerSettings
 from tenure.core import check, limits
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
+from tenure.core.access.task_token import Claims
 from tenure.engine.engine import Engine
 from tenure.errors import (
     DeadlineExceeded,
     InvalidArgument,
+    InvalidToken,
     NotFound,
     PayloadTooLarge,
     RateLimited,
@@ -88,6 +90,8 @@ class Exchange:
         self.path: dict[str, str] = {}
         self.http_status: int | None = None
         self.code = OK
+        # Of the task token of a callback.
+        self.claims: Claims | None = None
         # How many like it were not logged before; None when this one is not logged either.
         self.left_out: int | None = 0
         self._send = send
@@ -241,6 +245,8 @@ class Edge:
         _check_size(scope)
         check_head(exchange.headers)
         principal = OPEN
+        if self._table.has_task_token(scope["method"], _raw_path(scope)):
+            return await self._admit_callback(exchange)
         if not self._table.is_exempt(scope["method"], _raw_path(scope)):
             if self._access.is_open:
                 self._origin.check(scope["method"], exchange.headers)
@@ -250,18 +256,32 @@ class Edge:
         _check_path(scope)
         operation, exchange.path = self._table.find(scope["method"], scope["path"])
         exchange.operation = operation
+        if operation.has_task_token:
+            # Its path is written in another way: no task token says this path.
+            raise InvalidToken
         if operation.action is not None:
             check_action(principal, operation.action, is_whole=operation.is_whole)
             if operation.action is Action.ADMIN and principal is OPEN:
                 await self._access.confirm_open()
         return principal, operation
 
+    async def _admit_callback(self, exchange: Exchange) -> tuple[Principal, Operation]:
+        """Return the operation of a callback, which its task token opens and nothing else."""
+        scope = exchange.scope
+        operation, exchange.path = self._table.find(scope["method"], scope["path"])
+        exchange.operation = operation
+        exchange.incoming.check_size()
+        claims = await self._access.verify(read_authorization(exchange.headers))
+        if claims.task_id != exchange.path["taskId"]:
+            raise InvalidToken("The task token is for another task. Use that of this attempt.")
+        exchange.claims = claims
+        self._context.allowance.callbacks.take(f"{claims.task_id}:{claims.attempt}")
+        return NOBODY, operation
+
     async def _response(
         self, exchange: Exchange, principal: Principal, operation: Operation
     ) -> Response:
         scope = exchange.scope
-        if not operation.is_built:
-            raise unbuilt.unimplemented()
         query = read_query(scope["query_string"], operation.query)
         namespace = read_namespace(exchange.headers, query)
         self._check_allowance(operation, principal, namespace)
@@ -270,9 +290,16 @@ class Edge:
         try:
             with self._gate(operation, principal, scope):
                 async with deadline:
-                    body = await _read_body(exchange.incoming, operation)
+                    body = await _read_body(exchange, operation)
                     call = OperationCall(
-                        self._context, scope, namespace, exchange.path, query, body, principal
+                        self._context,
+                        scope,
+                        namespace,
+                        exchange.path,
+                        query,
+                        body,
+                        principal,
+                        exchange.claims,
                     )
                     # Not before: a slow body is not work yet, and blocks none.
                     with work():
@@ -286,7 +313,8 @@ class Edge:
         self, operation: Operation, principal: Principal, scope: Scope
     ) -> AbstractContextManager[None]:
         """Return whose places a request takes: those of its key, or else of its address."""
-        if operation.is_waiting:
+        # What a task token allows is limited by its rate, and never refused for load.
+        if operation.is_waiting or operation.has_task_token:
             return nullcontext()
         gate = self._context.probes if operation.is_probe else self._context.requests
         return gate.place(principal.key_id or _client(scope))
@@ -302,10 +330,10 @@ class Edge:
             self._context.allowance.lists.take(namespace or principal.key_id)
 
 
-async def _read_body(incoming: Incoming, operation: Operation) -> object:
+async def _read_body(exchange: Exchange, operation: Operation) -> object:
     try:
         async with asyncio.timeout(limits.MESSAGE_MS / 1000):
-            return await incoming.read(operation)
+            return await exchange.incoming.read(operation, exchange.claims)
     except TimeoutError:
         raise _SlowClient from None
 

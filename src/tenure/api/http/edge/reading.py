@@ -21,7 +21,8 @@ from tenure.api.http.edge import strict_json
 from tenure.api.http.edge.error import JSON, AmbiguousHead
 from tenure.api.http.operation import Operation
 from tenure.api.http.parameter import NoQuery, Scoped
-from tenure.errors import InvalidArgument, PayloadTooLarge, UnsupportedMediaType
+from tenure.core.access.task_token import Claims
+from tenure.errors import InvalidArgument, InvalidToken, PayloadTooLarge, UnsupportedMediaType
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound=NoQuery)
@@ -50,8 +51,16 @@ class Incoming:
         self._length = int(length) if length.isascii() and length.isdigit() else 0
         self.is_pending = bool(self._length) or "transfer-encoding" in headers
 
-    async def read(self, operation: Operation) -> object:
-        """Return the body as the type that the operation names, or None when it takes none."""
+    def check_size(self) -> None:
+        """Refuse a body that is said to be too large, before anything else about it."""
+        if self._length > self._bytes_max:
+            self._refuse_size()
+
+    async def read(self, operation: Operation, claims: Claims | None = None) -> object:
+        """Return the body as the type that the operation names, or None when it takes none.
+
+        A body about another attempt than that of the task token is refused before its fields.
+        """
         if operation.body is None:
             if self.is_pending:
                 _refuse("body", "must be empty: this path has no body")
@@ -61,6 +70,8 @@ class Incoming:
         if not data and not operation.needs_body:
             return operation.body()
         self._check_type()
+        if claims is not None:
+            _check_attempt(data, claims)
         return strict_json.decode(data, operation.body)
 
     def _check_head(self) -> None:
@@ -69,8 +80,7 @@ class Incoming:
             raise UnsupportedMediaType("The body must not be compressed. Send it unchanged.")
         if self.is_pending:
             self._check_type()
-        if self._length > self._bytes_max:
-            self._refuse_size()
+        self.check_size()
 
     def _check_type(self) -> None:
         kind, _, parameters = self._headers.get("content-type", "").partition(";")
@@ -98,6 +108,19 @@ class Incoming:
     def _refuse_size(self) -> NoReturn:
         message = f"The body has more than {self._bytes_max} bytes, which is the limit."
         raise PayloadTooLarge(message, limit=self._bytes_max)
+
+
+class _WithAttempt(msgspec.Struct, frozen=True):
+    """The attempt in a body, if it has one; everything else is checked later."""
+
+    attempt: object = None
+
+
+def _check_attempt(data: bytes, claims: Claims) -> None:
+    attempt = strict_json.peek(data, _WithAttempt).attempt
+    if type(attempt) is int and attempt != claims.attempt:
+        message = f"The task token is for attempt {claims.attempt}. Use that of this attempt."
+        raise InvalidToken(message)
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

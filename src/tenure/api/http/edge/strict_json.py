@@ -47,25 +47,39 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return made
 
 
+def peek(data: bytes, kind: type[T]) -> T:
+    """Return some fields of a body that are needed before it is checked as a whole."""
+    _text(data)
+    return _read(data, kind)
+
+
 def decode(data: bytes, kind: type[T]) -> T:
     """Return a body as a value of ``kind``; its payloads are valid JSON."""
+    text = _text(data)
+    value = _read(data, kind)
+    for field, payload in _payloads(value, ""):
+        check_payload(payload, field or "body")
+    if not _has_unique_keys(data):
+        _check_unique(_members(text), "")
+    return value
+
+
+def _text(data: bytes) -> str:
     try:
-        text = data.decode()
+        return data.decode()
     except UnicodeDecodeError:
         _refuse("body", "must be UTF-8")
+
+
+def _read(data: bytes, kind: type[T]) -> T:
     try:
-        value: T = _decoder(kind).decode(data)
+        return _decoder(kind).decode(data)
     except msgspec.ValidationError as error:
         raise refusal(error) from error
     except msgspec.DecodeError as error:
         raise InvalidArgument(f"The body is not JSON. {error}", field="body") from error
     except RecursionError:
         _refuse_depth("body")
-    for field, payload in _payloads(value, ""):
-        check_payload(payload, field or "body")
-    if not _has_unique_keys(data):
-        _check_unique(_members(text), "")
-    return value
 
 
 def is_json(data: bytes) -> bool:

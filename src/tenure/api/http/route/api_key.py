@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tenure.api.guard import key_grant
 from tenure.api.http import view
-from tenure.api.http.body import Body
+from tenure.api.http.body import Body, EmptyBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NoQuery, PageQuery
 from tenure.api.paging import requested_page
@@ -114,6 +114,20 @@ async def revoke_key(call: OperationCall[NoQuery, None]) -> Answer:
     return Answer(_shown(await call.engine.submit(command)))
 
 
+class TokenKeyView(view.View, frozen=True):
+    """The number of a new key of task tokens, and from when on servers sign with it."""
+
+    number: int
+    signs_from: view.Instant
+
+
+async def rotate_token_key(call: OperationCall[NoQuery, EmptyBody]) -> Answer:
+    """Make a new key for task tokens."""
+    made = await call.engine.submit(c.RotateTokenKey(actor=call.principal.key_id))
+    shown = TokenKeyView(number=made.number, signs_from=view.instant(made.signs_from_ms))
+    return Answer(shown, HTTPStatus.CREATED)
+
+
 _operation: Final = partial(Operation, group="API keys", action=Action.ADMIN)
 OPERATIONS: Final = (
     _operation(
@@ -156,5 +170,18 @@ OPERATIONS: Final = (
         handle=revoke_key,
         answer=ApiKeyView,
         errors=("not_found",),
+    ),
+    _operation(
+        method="POST",
+        path="/v1/token-keys",
+        name="rotateTokenKey",
+        summary="Make a new key that signs task tokens; tokens of the old one count until they "
+        "expire.",
+        handle=rotate_token_key,
+        is_whole=True,
+        body=EmptyBody,
+        answer=TokenKeyView,
+        status=HTTPStatus.CREATED,
+        errors=("wrong_state",),
     ),
 )

@@ -60,8 +60,8 @@ class WorkerCaller:
         return call_view.answer(message)
 
     def _token(self, task: Task) -> str:
-        key = self._engine.secrets.token_key
-        return task_view.completion_token(key, task, self._engine.clock.now_ms())
+        tokens = self._engine.tokens
+        return tokens.sign(task_view.completion_claims(task, tokens.now_ms))
 
     async def _connected(self, seat: Seat) -> Heartbeat:
         known = self._channels.get(seat.worker_id)

@@ -11,7 +11,8 @@ from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule, Scope
-from tenure.api.rpc.service_spec import EngineService, ServiceSpec
+from tenure.api.rpc.service.endpoint_service import EndpointCalls
+from tenure.api.rpc.service_spec import ServiceSpec
 from tenure.api.rpc.view import access_view, diagnosis_view, worker_view
 from tenure.core.access.audit import AuditFilter
 from tenure.core.access.permission import Action
@@ -25,7 +26,7 @@ from tenure.v1 import admin_service_pb2 as pb
 from tenure.v1 import admin_service_pb2_grpc, worker_pb2
 
 
-class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
+class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
     """Workers, queues, namespaces, keys and the audit log, for operators."""
 
     async def DrainWorker(
@@ -201,6 +202,13 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         revoked = await self._engine.submit(command)
         return pb.RevokeApiKeyResponse(key=access_view.key(revoked))
 
+    async def RotateTokenKey(
+        self, request: pb.RotateTokenKeyRequest, context: Context
+    ) -> pb.RotateTokenKeyResponse:
+        """Make a new key for task tokens."""
+        made = await self._engine.submit(c.RotateTokenKey(actor=actor()))
+        return pb.RotateTokenKeyResponse(number=made.number, signs_from_ms=made.signs_from_ms)
+
     # -- The audit log
 
     async def ListAuditRecords(
@@ -240,10 +248,13 @@ SPEC: Final = ServiceSpec(
     make=AdminService,
     add_to_server=admin_service_pb2_grpc.add_AdminServiceServicer_to_server,
     rules={
-        MethodRule(Action.READ): "ListQueues GetQueue",
+        MethodRule(Action.READ): "ListQueues GetQueue ListEndpoints GetEndpoint",
         MethodRule(Action.READ, Scope.NONE): "ListNamespaces GetNamespace",
-        MethodRule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue",
-        MethodRule(Action.ADMIN, Scope.NONE, is_whole=True): "CreateNamespace SetNamespace",
+        MethodRule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue CreateEndpoint "
+        "SetEndpoint PauseEndpoint TestEndpoint RotateEndpointSecret DeleteEndpoint",
+        MethodRule(
+            Action.ADMIN, Scope.NONE, is_whole=True
+        ): "CreateNamespace SetNamespace RotateTokenKey",
         MethodRule(Action.ADMIN, Scope.NONE): "CreateApiKey ListApiKeys GetApiKey RevokeApiKey",
         MethodRule(Action.ADMIN, Scope.OPTIONAL): "ListAuditRecords Diagnose",
     },

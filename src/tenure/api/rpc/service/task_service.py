@@ -264,8 +264,9 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         attempt = request.item.attempt
         if not is_held(task, attempt, worker_id):
             raise attempt_mismatch(task, attempt).to_error()
-        key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
-        return pb.CreateTaskTokenResponse(task_token=task_view.completion_token(key, task, now_ms))
+        tokens = self._engine.tokens
+        claims = task_view.completion_claims(task, tokens.now_ms)
+        return pb.CreateTaskTokenResponse(task_token=tokens.sign(claims))
 
     # -- Asynchronous completion, from anywhere
 
@@ -273,7 +274,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         self, request: pb.CompleteByTokenRequest, context: Context
     ) -> pb.CompleteTaskResponse:
         """Complete the attempt of a task token."""
-        claims = self._claims(request.task_token)
+        claims = await self._claims(request.task_token)
         finish = task_view.ending(request, task_id=claims.task_id, attempt=claims.attempt)
         return await self._complete(claims.namespace, finish)
 
@@ -295,7 +296,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         self, request: pb.HeartbeatByTokenRequest, context: Context
     ) -> pb.HeartbeatTaskResponse:
         """Note progress of the attempt of a task token."""
-        claims = self._claims(request.task_token)
+        claims = await self._claims(request.task_token)
         return await self._beat(claims.namespace, claims.task_id, claims.attempt, request)
 
     async def HeartbeatById(
@@ -308,13 +309,8 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
             attempt = max(1, (await self._get(namespace, request.task_id)).attempt)
         return await self._beat(namespace, request.task_id, attempt, request)
 
-    def _claims(self, task_token: str) -> task_tokens.Claims:
-        return task_tokens.verify(
-            self._engine.secrets.token_key,
-            task_token,
-            purpose=task_tokens.Purpose.COMPLETION,
-            now_ms=self._engine.clock.now_ms(),
-        )
+    async def _claims(self, task_token: str) -> task_tokens.Claims:
+        return await self._engine.tokens.verify(task_token, task_tokens.Purpose.COMPLETION)
 
     async def _beat(
         self,

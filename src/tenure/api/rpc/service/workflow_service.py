@@ -231,10 +231,10 @@ class WorkflowService(
             given = await self._claim(command)
         if not given:
             return pb.PollActivityResponse()
-        key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
+        tokens = self._engine.tokens
         room_bytes, tasks = limits.POLL_PAGE_BYTES_MAX, []
         for task in given:
-            token = task_view.completion_token(key, task, now_ms)
+            token = tokens.sign(task_view.completion_claims(task, tokens.now_ms))
             tasks.append(journal_view.assigned(task, token, room_bytes=room_bytes))
             room_bytes -= tasks[-1].journal.ByteSize()
         first = given[0]

@@ -240,8 +240,8 @@ class WorkerSession:
                 self._has_room.set()
 
     def _token(self, task: Task) -> str:
-        key = self._engine.secrets.token_key
-        return task_view.completion_token(key, task, self._now_ms())
+        tokens = self._engine.tokens
+        return tokens.sign(task_view.completion_claims(task, tokens.now_ms))
 
     def _now_ms(self) -> int:
         return self._engine.clock.now_ms()

@@ -13,6 +13,8 @@ from tenure.core.access import task_token as task_tokens
 from tenure.core.explain.fact import TaskExplanation, WaitingReason
 from tenure.core.run.record import Wait, Yield
 from tenure.core.task import damage
+from tenure.core.task.callback import CallbackAttempt
+from tenure.core.task.deadline import attempt_ends_at_ms
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import (
     NO_PROGRESS,
@@ -286,7 +288,7 @@ def assigned(task: Task, task_token: str = "") -> task_pb2.AssignedTask:
         encoding=spec.encoding,
         start_to_close_ms=spec.start_to_close_ms,
         cancel_grace_period_ms=spec.cancel_grace_ms,
-        deadline_at_ms=_deadline_at_ms(task),
+        deadline_at_ms=attempt_ends_at_ms(task),
         created_at_ms=task.created_at_ms,
         handed_at_ms=task.handed_at_ms,
         priority=task.priority,
@@ -326,27 +328,17 @@ def _add_rare(made: task_pb2.AssignedTask, task: Task) -> None:
         made.fire_at_ms = spec.fire_at_ms
 
 
-def _deadline_at_ms(task: Task) -> int:
-    """Return when the attempt ends at the latest."""
-    spec = task.spec
-    ends = [spec.close_at_ms] if spec.close_at_ms else []
-    if spec.start_to_close_ms:
-        ends.append(task.handed_at_ms + spec.start_to_close_ms)
-    return min(ends, default=0)
-
-
-def completion_token(key: bytes, task: Task, now_ms: int) -> str:
-    """Return the credential with which this attempt can be completed from outside."""
-    claims = task_tokens.Claims(
+def completion_claims(task: Task, now_ms: int) -> task_tokens.Claims:
+    """Return what the credential says with which this attempt can be completed from outside."""
+    return task_tokens.Claims(
         purpose=task_tokens.Purpose.COMPLETION,
         namespace=task.namespace,
         run_id=task.place.run_id,
         task_id=task.id,
         attempt=task.attempt,
         # As long as the attempt may last: the attempt ends before its token does.
-        expires_at_ms=max(now_ms + limits.COMPLETION_TOKEN_MS, _deadline_at_ms(task)),
+        expires_at_ms=max(now_ms + limits.COMPLETION_TOKEN_MS, attempt_ends_at_ms(task)),
     )
-    return task_tokens.sign(key, claims)
 
 
 def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
@@ -423,6 +415,25 @@ def attempt(view: AttemptView) -> task_pb2.Attempt:
         ended_at_ms=view.ended_at_ms or 0,
         outcome=view.outcome or "",
         error=task_error(view.error),
+        callback=_callback(view.callback),
+    )
+
+
+def _callback(found: CallbackAttempt | None) -> task_pb2.CallbackReport | None:
+    """Show what a process said; other workers say nothing of the kind."""
+    if found is None:
+        return None
+    said = found.report
+    return task_pb2.CallbackReport(
+        worker=said.worker,
+        accepted_at_ms=found.accepted_at_ms,
+        started_at_ms=said.started_at_ms,
+        heartbeat_at_ms=said.beat_at_ms,
+        completed_at_ms=said.completed_at_ms,
+        metrics=said.metrics,
+        output=said.output or b"",
+        cancelled_during_phase=said.phase,
+        partial_progress=said.partial_progress or b"",
     )
 
 

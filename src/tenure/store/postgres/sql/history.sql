@@ -36,7 +36,8 @@ FROM set_config(
 -- Ended attempts of a task behind one of them.
 SELECT
     e.namespace, CAST(e.task_id AS text), e.number, e.outcome, CAST(e.worker_id AS text),
-    e.handed_at_ms, e.ended_at_ms, e.state_after, e.error, e.error_checksum
+    e.handed_at_ms, e.ended_at_ms, e.state_after, e.error, e.error_checksum, e.callback,
+    e.callback_checksum
 FROM attempts AS e
 WHERE e.namespace = :namespace
   AND e.task_id = CAST(:task_id AS uuid)
@@ -44,17 +45,18 @@ WHERE e.namespace = :namespace
 ORDER BY e.number
 LIMIT CAST(:amount AS integer);
 
--- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum)
+-- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum, callback, callback_checksum)
 INSERT INTO attempts (
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error, error_checksum
+    error, error_checksum, callback, callback_checksum
 )
 SELECT *
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:task_id AS uuid[]), CAST(:number AS integer[]),
     CAST(:outcome AS text[]), CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
     CAST(:ended_at_ms AS bigint[]), CAST(:state_after AS text[]), CAST(:error AS bytea[]),
-    CAST(:error_checksum AS bigint[])
+    CAST(:error_checksum AS bigint[]), CAST(:callback AS bytea[]),
+    CAST(:callback_checksum AS bigint[])
 );
 
 -- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id, journal_id, external_id, origin)
@@ -90,7 +92,8 @@ FROM unnest(
 -- name: load_attempts(namespace, task_id)
 SELECT
     d.namespace, CAST(d.task_id AS text), a.number, a.outcome, CAST(a.worker_id AS text),
-    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error, a.error_checksum
+    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error, a.error_checksum, a.callback,
+    a.callback_checksum
 FROM unnest(CAST(:namespace AS text[]), CAST(:task_id AS uuid[])) AS d (namespace, task_id)
 CROSS JOIN LATERAL (
     SELECT * FROM attempts AS e
@@ -102,7 +105,8 @@ ORDER BY a.number;
 -- name: load_ended(namespace, task_id, number)
 SELECT
     d.namespace, CAST(d.task_id AS text), a.number, a.outcome, CAST(a.worker_id AS text),
-    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error, a.error_checksum
+    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error, a.error_checksum, a.callback,
+    a.callback_checksum
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:task_id AS uuid[]), CAST(:number AS integer[])
 ) AS d (namespace, task_id, number)

@@ -9,7 +9,8 @@ SELECT pg_database_size(current_database()) AS size;
 -- name: scan_attempts(namespace, task_id, number, amount)
 SELECT
     namespace, CAST(task_id AS text), number, outcome, CAST(worker_id AS text), handed_at_ms,
-    ended_at_ms, state_after, error, error_checksum
+    ended_at_ms, state_after, error, error_checksum, callback,
+    callback_checksum
 FROM attempts
 WHERE (namespace, task_id, number)
     > (CAST(:namespace AS text), CAST(:task_id AS uuid), CAST(:number AS integer))

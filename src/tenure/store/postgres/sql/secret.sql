@@ -8,4 +8,4 @@ ON CONFLICT (name) DO NOTHING
 RETURNING name;
 
 -- name: list_secrets()
-SELECT name, value FROM secrets ORDER BY name;
+SELECT name, value, created_at_ms FROM secrets ORDER BY name;

@@ -30,20 +30,20 @@ SELECT :day WHERE 0;
 -- Ended attempts of a task behind one of them.
 SELECT
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error, error_checksum
+    error, error_checksum, callback, callback_checksum
 FROM attempts
 WHERE namespace = :namespace AND task_id = :task_id AND number > :number
 ORDER BY number
 LIMIT :amount;
 
--- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum)
+-- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum, callback, callback_checksum)
 INSERT INTO attempts (
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error, error_checksum
+    error, error_checksum, callback, callback_checksum
 )
 VALUES (
     :namespace, :task_id, :number, :outcome, :worker_id, :handed_at_ms, :ended_at_ms,
-    :state_after, :error, :error_checksum
+    :state_after, :error, :error_checksum, :callback, :callback_checksum
 );
 
 -- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id, journal_id, external_id, origin)
@@ -63,7 +63,7 @@ VALUES (
 -- name: load_attempts(namespace, task_id)
 SELECT
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error, error_checksum
+    error, error_checksum, callback, callback_checksum
 FROM attempts
 WHERE namespace = :namespace AND task_id = :task_id
 ORDER BY number;
@@ -71,7 +71,7 @@ ORDER BY number;
 -- name: load_ended(namespace, task_id, number)
 SELECT
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error, error_checksum
+    error, error_checksum, callback, callback_checksum
 FROM attempts
 WHERE namespace = :namespace AND task_id = :task_id AND number = :number;
 

@@ -7,7 +7,7 @@ SELECT page_count * page_size AS size FROM pragma_page_count, pragma_page_size;
 -- name: scan_attempts(namespace, task_id, number, amount)
 SELECT
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error, error_checksum
+    error, error_checksum, callback, callback_checksum
 FROM attempts
 WHERE (namespace, task_id, number) > (:namespace, :task_id, :number)
 ORDER BY namespace, task_id, number

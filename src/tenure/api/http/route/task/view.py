@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Raw, UnsetType, field, structs
 
 from tenure.api.http.edge.strict_json import is_json
+from tenure.api.http.route.callback.view import CallbackItem, callback
 from tenure.api.http.route.task.body import JSON_ENCODING, Base64
 from tenure.api.http.view import (
     Instant,
@@ -169,6 +170,7 @@ class AttemptItem(View, frozen=True):
     ended_at: Instant | UnsetType = UNSET
     outcome: OutcomeName | UnsetType = UNSET
     error: FailureView | UnsetType = UNSET
+    callback: CallbackItem | UnsetType = UNSET
 
 
 class AttemptListView(View, frozen=True):
@@ -309,4 +311,5 @@ def attempt(view: AttemptView) -> AttemptItem:
         ended_at=instant_or_unset(view.ended_at_ms),
         outcome=name_or_unset(view.outcome),
         error=failure(view.error, encoding=JSON_ENCODING),
+        callback=callback(view.callback),
     )

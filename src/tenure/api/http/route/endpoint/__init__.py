@@ -1,0 +1,1 @@
+"""The operations on endpoints: where tasks are pushed to."""

@@ -1,0 +1,6 @@
+-- kind: expand
+-- breaking: no
+
+-- What the process behind an endpoint said about an attempt that was not the last of its task.
+ALTER TABLE attempts ADD COLUMN callback BLOB;
+ALTER TABLE attempts ADD COLUMN callback_checksum INTEGER;
