@@ -26,6 +26,21 @@ FROM (
     LIMIT CAST(:seen_max AS integer)
 ) AS s;
 
+-- name: count_state_tasks(namespace, queue, type, state, seen_max)
+-- As count_live_tasks, over the index of one state; see find_state_tasks.
+SELECT count(*) FILTER (WHERE s.is_listed), count(*)
+FROM (
+    SELECT
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type) AS is_listed
+    FROM tasks
+    WHERE state IN ('running', 'cancelling', 'waiting', 'paused')
+      AND namespace = :namespace
+      AND state = :state
+    ORDER BY namespace DESC, state DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s;
+
 -- name: count_unsuccessful_tasks(namespace, queue, type, state, seen_max)
 -- As count_live_tasks, over the index of failed and cancelled tasks.
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
@@ -131,6 +146,27 @@ UNION ALL
     ORDER BY seen.id DESC
     LIMIT CAST(:amount AS integer)
 );
+
+-- name: find_state_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- As find_live_tasks, over the index of the states in which few tasks are: however many wait, they
+-- are not read.
+SELECT CAST(s.id AS text), s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type) AS is_listed,
+        row_number() OVER (ORDER BY namespace DESC, state DESC, id DESC) AS place
+    FROM tasks
+    WHERE state IN ('running', 'cancelling', 'waiting', 'paused')
+      AND namespace = :namespace
+      AND state = :state
+      AND id < CAST(:before_id AS uuid)
+    ORDER BY namespace DESC, state DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s
+WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
+LIMIT CAST(:amount AS integer);
 
 -- name: find_unsuccessful_tasks(namespace, queue, type, state, before_id, seen_max, amount)
 -- As find_live_tasks, over the index of failed and cancelled tasks.

@@ -26,6 +26,21 @@ FROM (
     LIMIT :seen_max
 ) AS s;
 
+-- name: count_state_tasks(namespace, queue, type, state, seen_max)
+-- As count_live_tasks, over the index of one state; see find_state_tasks.
+SELECT coalesce(sum(s.is_listed), 0), count(*)
+FROM (
+    SELECT
+        (:queue = '' OR queue = :queue)
+        AND (:type = '' OR type = :type) AS is_listed
+    FROM tasks INDEXED BY tasks_states
+    WHERE (state = 'running' OR state = 'cancelling' OR state = 'waiting' OR state = 'paused')
+      AND namespace = :namespace
+      AND state = :state
+    ORDER BY id DESC
+    LIMIT :seen_max
+) AS s;
+
 -- name: count_unsuccessful_tasks(namespace, queue, type, state, seen_max)
 -- As count_live_tasks, over the index of failed and cancelled tasks.
 SELECT coalesce(sum(s.is_listed), 0), count(*)
@@ -136,6 +151,27 @@ FROM (
     ORDER BY id DESC
     LIMIT :amount
 );
+
+-- name: find_state_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- As find_live_tasks, over the index of the states in which few tasks are: however many wait, they
+-- are not read.
+SELECT s.id, s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (:queue = '' OR queue = :queue)
+        AND (:type = '' OR type = :type) AS is_listed,
+        row_number() OVER (ORDER BY id DESC) AS place
+    FROM tasks INDEXED BY tasks_states
+    WHERE (state = 'running' OR state = 'cancelling' OR state = 'waiting' OR state = 'paused')
+      AND namespace = :namespace
+      AND state = :state
+      AND id < :before_id
+    ORDER BY id DESC
+    LIMIT :seen_max
+) AS s
+WHERE s.is_listed OR s.place = :seen_max
+LIMIT :amount;
 
 -- name: find_unsuccessful_tasks(namespace, queue, type, state, before_id, seen_max, amount)
 -- As find_live_tasks, over the index of failed and cancelled tasks.
