@@ -41,6 +41,7 @@ from tenure.engine.services import all_services
 from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.key_use import write_last
 from tenure.engine.settings import Settings
+from tenure.engine.statistics.memory import Statistics
 from tenure.engine.store_outage import StoreOutage
 from tenure.engine.task.command import ClaimTasks, SignalCancels
 from tenure.engine.worker import command as c
@@ -80,8 +81,8 @@ class Engine:
         self.settings = settings or Settings()
         self.server_id = server_id or clock.new_id()
         self.meter: Meter = NULL_METER
-        self.alarm = Alarm()
-        self.grace_alarm = Alarm()
+        self.statistics = Statistics(clock)
+        self.alarm, self.grace_alarm = Alarm(), Alarm()
         self.alarms = _by_service(self.alarm, self.grace_alarm)
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()
@@ -408,6 +409,7 @@ class Engine:
         self._wake_services(committed.ws)
         if self.events.is_wanted:
             self.events.committed(committed.ws)
+        self.statistics.committed(committed)
         self.meter.committed(committed)
 
     def _is_idle_after(self, entries: Sequence[WorkEntry]) -> bool:

@@ -192,20 +192,66 @@ Global___EvictWorkerResponse: typing_extensions.TypeAlias = EvictWorkerResponse
 class Queue(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class CountsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     NAME_FIELD_NUMBER: builtins.int
     IS_PAUSED_FIELD_NUMBER: builtins.int
     CONCURRENCY_MAX_FIELD_NUMBER: builtins.int
     TYPES_FIELD_NUMBER: builtins.int
     IS_COUNT_EXACT_FIELD_NUMBER: builtins.int
+    COUNTS_FIELD_NUMBER: builtins.int
+    SAMPLE_AT_MS_FIELD_NUMBER: builtins.int
+    OLDEST_WAITING_MS_FIELD_NUMBER: builtins.int
+    WORKER_COUNT_FIELD_NUMBER: builtins.int
+    SLOTS_FIELD_NUMBER: builtins.int
+    HELD_FIELD_NUMBER: builtins.int
+    PER_MINUTE_FIELD_NUMBER: builtins.int
+    WAIT_MS_FIELD_NUMBER: builtins.int
+    IS_TYPE_COUNT_EXACT_FIELD_NUMBER: builtins.int
     name: builtins.str
     is_paused: builtins.bool
     concurrency_max: builtins.int
     """0 = no limit"""
     is_count_exact: builtins.bool
-    """False when counting stopped: there are at least so many, maybe of more types."""
+    """False when counting stopped: there are at least so many."""
+    sample_at_ms: builtins.int
+    """0 = this server has not sampled yet, and the next four are not known."""
+    oldest_waiting_ms: builtins.int
+    """0 = no task waits"""
+    worker_count: builtins.int
+    slots: builtins.int
+    held: builtins.int
+    is_type_count_exact: builtins.bool
+    """False when counts are those of the sample: of each type there are at least so many."""
     @property
     def types(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TypeCount]:
         """Live tasks by type."""
+
+    @property
+    def counts(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """Live tasks by state; of a queue with more than 1,000, as the server has sampled them last."""
+
+    @property
+    def per_minute(self) -> Global___PerMinute:
+        """In the last minute, as this server has counted it."""
+
+    @property
+    def wait_ms(self) -> Global___WaitMs:
+        """Of the tasks that were started then; unset = none were."""
 
     def __init__(
         self,
@@ -215,10 +261,76 @@ class Queue(google.protobuf.message.Message):
         concurrency_max: builtins.int = ...,
         types: collections.abc.Iterable[Global___TypeCount] | None = ...,
         is_count_exact: builtins.bool = ...,
+        counts: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        sample_at_ms: builtins.int = ...,
+        oldest_waiting_ms: builtins.int = ...,
+        worker_count: builtins.int = ...,
+        slots: builtins.int = ...,
+        held: builtins.int = ...,
+        per_minute: Global___PerMinute | None = ...,
+        wait_ms: Global___WaitMs | None = ...,
+        is_type_count_exact: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["concurrency_max", b"concurrency_max", "is_count_exact", b"is_count_exact", "is_paused", b"is_paused", "name", b"name", "types", b"types"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["per_minute", b"per_minute", "wait_ms", b"wait_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["concurrency_max", b"concurrency_max", "counts", b"counts", "held", b"held", "is_count_exact", b"is_count_exact", "is_paused", b"is_paused", "is_type_count_exact", b"is_type_count_exact", "name", b"name", "oldest_waiting_ms", b"oldest_waiting_ms", "per_minute", b"per_minute", "sample_at_ms", b"sample_at_ms", "slots", b"slots", "types", b"types", "wait_ms", b"wait_ms", "worker_count", b"worker_count"]) -> None: ...
 
 Global___Queue: typing_extensions.TypeAlias = Queue
+
+@typing.final
+class PerMinute(google.protobuf.message.Message):
+    """What happened to tasks in one minute."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENQUEUED_FIELD_NUMBER: builtins.int
+    STARTED_FIELD_NUMBER: builtins.int
+    SUCCEEDED_FIELD_NUMBER: builtins.int
+    FAILED_FIELD_NUMBER: builtins.int
+    CANCELLED_FIELD_NUMBER: builtins.int
+    LOST_FIELD_NUMBER: builtins.int
+    enqueued: builtins.int
+    started: builtins.int
+    succeeded: builtins.int
+    failed: builtins.int
+    cancelled: builtins.int
+    lost: builtins.int
+    """Attempts that ended because their worker was lost, or no longer had them."""
+    def __init__(
+        self,
+        *,
+        enqueued: builtins.int = ...,
+        started: builtins.int = ...,
+        succeeded: builtins.int = ...,
+        failed: builtins.int = ...,
+        cancelled: builtins.int = ...,
+        lost: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancelled", b"cancelled", "enqueued", b"enqueued", "failed", b"failed", "lost", b"lost", "started", b"started", "succeeded", b"succeeded"]) -> None: ...
+
+Global___PerMinute: typing_extensions.TypeAlias = PerMinute
+
+@typing.final
+class WaitMs(google.protobuf.message.Message):
+    """About how long 50, 95 and 99 of 100 tasks waited at most."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    P50_FIELD_NUMBER: builtins.int
+    P95_FIELD_NUMBER: builtins.int
+    P99_FIELD_NUMBER: builtins.int
+    p50: builtins.int
+    p95: builtins.int
+    p99: builtins.int
+    def __init__(
+        self,
+        *,
+        p50: builtins.int = ...,
+        p95: builtins.int = ...,
+        p99: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["p50", b"p50", "p95", b"p95", "p99", b"p99"]) -> None: ...
+
+Global___WaitMs: typing_extensions.TypeAlias = WaitMs
 
 @typing.final
 class TypeCount(google.protobuf.message.Message):

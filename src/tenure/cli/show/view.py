@@ -187,6 +187,25 @@ class ShownWorker(Shown, frozen=True, kw_only=True):
     end_reason: str | None = None
 
 
+class ShownPerMinute(Shown, frozen=True):
+    """What happened to the tasks of a queue in the last minute."""
+
+    enqueued: int
+    started: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    lost: int
+
+
+class ShownWait(Shown, frozen=True):
+    """About how long 50, 95 and 99 of 100 tasks waited at most."""
+
+    p50: int
+    p95: int
+    p99: int
+
+
 class ShownQueue(Shown, frozen=True):
     """A queue: its settings, and its live tasks by state and by type and state."""
 
@@ -196,6 +215,14 @@ class ShownQueue(Shown, frozen=True):
     counts: dict[str, int]
     types: dict[str, dict[str, int]]
     is_count_exact: bool
+    is_type_count_exact: bool
+    per_minute: ShownPerMinute
+    wait_ms: ShownWait | None = None
+    held: int | None = None
+    worker_count: int | None = None
+    slots: int | None = None
+    oldest_waiting_ms: int | None = None
+    sample_at: str | None = None
 
     @property
     def state(self) -> str:
@@ -355,17 +382,22 @@ def timestamp(stamp: Timestamp) -> str:
 
 
 def queue(message: admin_service_pb2.Queue) -> ShownQueue:
-    """Show a queue with the sums of its types."""
-    types = {each.type: dict(each.counts) for each in message.types}
-    counts: dict[str, int] = {}
-    for by_state in types.values():
-        for state, count in by_state.items():
-            counts[state] = counts.get(state, 0) + count
+    """Show a queue; before the first sample of a server much is not known."""
+    sampled: dict[str, Any] = {}
+    if message.sample_at_ms:
+        names = ("held", "worker_count", "slots", "oldest_waiting_ms")
+        sampled = {name: getattr(message, name) for name in names}
+        sampled["sample_at"] = instant_text(message.sample_at_ms)
+    waits = message.HasField("wait_ms")
     return ShownQueue(
         name=message.name,
         paused=message.is_paused,
         concurrency_max=message.concurrency_max,
-        counts=counts,
-        types=types,
+        counts=dict(message.counts),
+        types={each.type: dict(each.counts) for each in message.types},
         is_count_exact=message.is_count_exact,
+        is_type_count_exact=message.is_type_count_exact,
+        per_minute=ShownPerMinute(**copied(ShownPerMinute, message.per_minute)),
+        wait_ms=ShownWait(**copied(ShownWait, message.wait_ms)) if waits else None,
+        **sampled,
     )

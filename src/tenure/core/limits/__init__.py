@@ -13,6 +13,7 @@ from tenure.core.limits.http import *
 from tenure.core.limits.request import *
 from tenure.core.limits.run import *
 from tenure.core.limits.service import *
+from tenure.core.limits.statistics import *
 from tenure.core.limits.task import *
 from tenure.core.limits.unit import DAY_MS as DAY_MS
 from tenure.core.limits.worker import *

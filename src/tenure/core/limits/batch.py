@@ -56,6 +56,8 @@ COUNTED_MAX: Final = 10_000
 # Rows that one page of a list reads, some milliseconds; a page that finds too few rows says where
 # to continue.
 LISTED_SEEN_MAX: Final = 10_000
+# Live tasks of a queue that are counted when it is shown; of more, the last sample has the numbers.
+QUEUE_LOOK_MAX: Final = 1_000
 # Tasks that are counted for one page of queues, and queues between two checks of that number: some
 # ten milliseconds. Then the page ends, and says where to continue.
 QUEUE_ROWS_MAX: Final = 50_000

@@ -264,13 +264,15 @@ async def list_workers(
     return _page(await scan(store, body), place, lambda view: view.worker.id)
 
 
-async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
+async def get_queue(
+    store: Store, *, namespace: str, name: str, counted_max: int = COUNTED_MAX
+) -> QueueView:
     """Return a queue; a queue without tasks and settings is empty, without pause and limit."""
     namespace, name = check.namespace(namespace), check.name(name, "queue")
 
     async def body(tx: Tx) -> QueueView:
         await _check_namespace(tx, namespace)
-        return (await _queue_views(tx, namespace, [name]))[0]
+        return (await _queue_views(tx, namespace, [name], counted_max))[0]
 
     return await scan(store, body)
 
@@ -281,7 +283,9 @@ async def check_namespace(store: Store, *, namespace: str) -> None:
     await read(store, lambda tx: _check_namespace(tx, namespace))
 
 
-async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Page[QueueView]:
+async def list_queues(
+    store: Store, *, namespace: str, page: PageRequest, counted_max: int = COUNTED_MAX
+) -> Page[QueueView]:
     """Return the queues that have settings or live tasks, by name in the order of the store."""
     namespace = check.namespace(namespace)
     place = _place(namespace, "queues", page, first="")
@@ -294,7 +298,7 @@ async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Pag
         counted = 0
         while len(views) < len(wanted) and counted < QUEUE_ROWS_MAX:
             some = wanted[len(views) : len(views) + QUEUES_COUNTED_AT_ONCE]
-            found = await _queue_views(tx, namespace, some)
+            found = await _queue_views(tx, namespace, some, counted_max)
             counted += sum(view.count(state) for view in found for state in TaskState)
             views += found
         is_whole = len(views) == len(names)
@@ -303,15 +307,17 @@ async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Pag
     return _page(await scan(store, body), place, lambda view: view.queue.name)
 
 
-async def _queue_views(tx: Tx, namespace: str, names: Sequence[str]) -> list[QueueView]:
+async def _queue_views(
+    tx: Tx, namespace: str, names: Sequence[str], counted_max: int
+) -> list[QueueView]:
     known = {each.name: each for each in await listing.read_queues(tx, namespace, names)}
-    found = await listing.count_queues(tx, namespace, names, amount=COUNTED_MAX)
+    found = await listing.count_queues(tx, namespace, names, amount=counted_max)
     views = []
     for name in names:
         counts = found.get(name, {})
         counted = sum(count for states in counts.values() for count in states.values())
         queue = known.get(name) or Queue(namespace, name)
-        views.append(QueueView(queue, counts, is_exact=counted < COUNTED_MAX))
+        views.append(QueueView(queue, counts, is_exact=counted < counted_max))
     return views
 
 

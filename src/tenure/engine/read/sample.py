@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -19,12 +19,15 @@ from tenure.core.task.record import TaskState
 from tenure.engine.claim.offer import Group
 from tenure.engine.read.query import scan
 from tenure.store.table import closing, listing
-from tenure.store.table.listing import Onlooker, Slice
+from tenure.store.table.listing import Crew, Onlooker, Slice
 from tenure.store.transaction import Store, Tx
 
 GROUPS_MAX: Final = 10_000
 """Groups that one count reads; with more queues only the first of them are read."""
 
+
+HELD: Final = (TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING)
+"""The states in which workers hold tasks; of those that are being cancelled, most."""
 
 # The tasks of some queues by state, and the last of them if there are more.
 _Depths = tuple[dict[str, dict[TaskState, int]], str | None]
@@ -39,14 +42,39 @@ class Sample(msgspec.Struct, frozen=True):
 
     depths: dict[Group, dict[TaskState, int]]
     oldest_waiting_ms: dict[Group, int]
-    workers: dict[tuple[str, str], int]
+    crews: dict[Group, dict[tuple[str, str], Crew]]
     runs: dict[str, int] = {}
     closing_lag_ms: int = 0
+    at_ms: int = 0
+
+    @property
+    def workers(self) -> dict[tuple[str, str], int]:
+        """Return how many workers there are by status and health."""
+        return counted(self.crews.values())
 
     @property
     def lease_count(self) -> int:
         """Return how many workers have a lease."""
         return sum(count for (_, health), count in self.workers.items() if health)
+
+    def held_count(self, group: Group) -> int:
+        """Return how many tasks the workers of a queue hold."""
+        depths = self.depths.get(group, {})
+        return sum(depths.get(state, 0) for state in HELD)
+
+    def crew(self, group: Group) -> Crew:
+        """Return how many active workers a queue has, and how many slots."""
+        found = [crew for (_, health), crew in self.crews.get(group, {}).items() if health]
+        return Crew(sum(each.count for each in found), sum(each.slots for each in found))
+
+
+def counted(crews: Iterable[dict[tuple[str, str], Crew]]) -> dict[tuple[str, str], int]:
+    """Return the number of the workers of some queues by status and health."""
+    found: dict[tuple[str, str], int] = {}
+    for crew in crews:
+        for key, each in crew.items():
+            found[key] = found.get(key, 0) + each.count
+    return found
 
 
 async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
@@ -55,11 +83,11 @@ async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
     async def body(tx: Tx) -> Sample:
         now_ms = await tx.now_ms()
         oldest = await _oldest_waiting(tx, now_ms)
-        workers = await listing.count_healths(tx, Onlooker(now_ms, deaf))
+        crews = await listing.count_crews(tx, Onlooker(now_ms, deaf))
         runs = await listing.count_run_states(tx, amount=RUNS_COUNTED_MAX)
         ended_at_ms = await closing.oldest_closing_ms(tx)
         lag_ms = 0 if ended_at_ms is None else max(0, now_ms - ended_at_ms)
-        return Sample(depths, oldest, workers, runs, lag_ms)
+        return Sample(depths, oldest, crews, runs, lag_ms, now_ms)
 
     depths = await _depths(store)
     return await scan(store, body)

@@ -78,6 +78,13 @@ class HeldCount(msgspec.Struct, frozen=True, gc=False):
     handed_at_ms: int
 
 
+class Crew(msgspec.Struct, frozen=True, gc=False):
+    """How many workers are alike, and how many slots they have together."""
+
+    count: int
+    slots: int
+
+
 class Head(msgspec.Struct, frozen=True, gc=False):
     """The first claimable task of a line, with pause and limit of its queue."""
 
@@ -180,10 +187,17 @@ async def count_depths(
     return depths
 
 
-async def count_healths(tx: Tx, onlooker: Onlooker) -> dict[tuple[str, str], int]:
-    """Count workers by (status, health); an offline one has an empty health."""
-    rows = await tx.one("count_healths", deaf_text(onlooker), onlooker.now_ms)
-    return {cast("tuple[str, str]", (row[0], row[1])): cast("int", row[2]) for row in rows}
+async def count_crews(
+    tx: Tx, onlooker: Onlooker
+) -> dict[tuple[str, str], dict[tuple[str, str], Crew]]:
+    """Count the workers of each (namespace, queue) by (status, health); offline has none."""
+    crews: dict[tuple[str, str], dict[tuple[str, str], Crew]] = {}
+    rows: list[codec.AnyRow] = list(
+        await tx.one("count_crews", deaf_text(onlooker), onlooker.now_ms)
+    )
+    for namespace, queue, status, health, count, slots in rows:
+        crews.setdefault((namespace, queue), {})[status, health] = Crew(count, slots)
+    return crews
 
 
 async def count_run_states(tx: Tx, *, amount: int) -> dict[str, int]:

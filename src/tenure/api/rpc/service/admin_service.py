@@ -18,6 +18,7 @@ from tenure.core.access.permission import Action
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.engine.access import command as c
 from tenure.engine.read import query
+from tenure.engine.read import queue as queue_read
 from tenure.engine.read.diagnosis import Question, diagnose
 from tenure.engine.worker import bulk_drain
 from tenure.engine.worker.command import DrainWorker, EvictWorker
@@ -77,8 +78,8 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         """List the queues that have settings or live tasks."""
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
-        page = await query.list_queues(
-            self._engine.store, namespace=namespace, page=requested_page(self._engine, request)
+        page = await queue_read.list_queues(
+            self._engine, namespace=namespace, page=requested_page(self._engine, request)
         )
         return pb.ListQueuesResponse(
             queues=[worker_view.queue(each) for each in page.items],
@@ -91,8 +92,8 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         return pb.GetQueueResponse(queue=await self._queue(namespace, request.name))
 
     async def _queue(self, namespace: str, name: str) -> pb.Queue:
-        view = await query.get_queue(self._engine.store, namespace=namespace, name=name)
-        return worker_view.queue(view)
+        report = await queue_read.get_queue(self._engine, namespace=namespace, name=name)
+        return worker_view.queue(report)
 
     async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetQueueResponse:
         """Set pause and limit of a queue."""

@@ -10,7 +10,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerMode, WorkerStatus
-from tenure.engine.read.query import QueueView, WorkerView
+from tenure.engine.read.query import WorkerView
+from tenure.engine.read.queue import QueueReport
+from tenure.engine.statistics.figures import Figures, percentiles_ms
 from tenure.errors import InvalidArgument, wire_name
 from tenure.v1 import admin_service_pb2, worker_pb2
 
@@ -113,9 +115,24 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
     return made
 
 
-def queue(view: QueueView) -> admin_service_pb2.Queue:
-    """Show a queue with its settings and counts."""
-    return admin_service_pb2.Queue(
+def per_minute(figures: Figures) -> admin_service_pb2.PerMinute:
+    """Show what happened in a minute."""
+    names = admin_service_pb2.PerMinute.DESCRIPTOR.fields_by_name
+    return admin_service_pb2.PerMinute(**{name: getattr(figures, name) for name in names})
+
+
+def wait_ms(figures: Figures) -> admin_service_pb2.WaitMs | None:
+    """Show how long tasks waited, if any were started."""
+    if not any(figures.wait):
+        return None
+    p50, p95, p99 = percentiles_ms(figures.wait)
+    return admin_service_pb2.WaitMs(p50=p50, p95=p95, p99=p99)
+
+
+def queue(report: QueueReport) -> admin_service_pb2.Queue:
+    """Show a queue with its settings, its counts, and what happened in the last minute."""
+    view, figures, sampled = report.view, report.last_minute, report.sampled
+    made = admin_service_pb2.Queue(
         name=view.queue.name,
         is_paused=view.queue.is_paused,
         concurrency_max=view.queue.concurrency_max,
@@ -125,5 +142,16 @@ def queue(view: QueueView) -> admin_service_pb2.Queue:
             )
             for type_, counts in sorted(view.counts.items())
         ],
-        is_count_exact=view.is_exact,
+        is_count_exact=report.is_exact,
+        is_type_count_exact=view.is_exact,
+        counts={state.upper(): count for state, count in report.depths.items()},
+        per_minute=per_minute(figures),
+        wait_ms=wait_ms(figures),
     )
+    if sampled is not None:
+        made.sample_at_ms = sampled.at_ms
+        made.oldest_waiting_ms = sampled.oldest_waiting_ms
+        made.worker_count = sampled.crew.count
+        made.slots = sampled.crew.slots
+        made.held = sampled.held_count
+    return made
