@@ -86,6 +86,7 @@ TABLES: Final = [
     "secrets",
     "api_keys",
     "audit",
+    "worker_changes",
 ]
 CURSOR_KEY: Final = b"secret of this server"
 

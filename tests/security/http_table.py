@@ -98,9 +98,15 @@ ROUTES: Final[dict[str, Row]] = {
     ),
     "POST /v1/runs/{runId}/terminate": Row(SUBMITTERS, _at(f"{_RUN}/terminate"), is_change=True),
     "GET /v1/workers": Row(
-        READERS, _at("/v1/workers", queue="$queue", pageSize=1, pageToken="$worker_cursor")
+        READERS,
+        _at("/v1/workers", queue="$queue", id="$worker", pageSize=1, pageToken="$worker_cursor"),
     ),
     "GET /v1/workers/{workerId}": Row(READERS, _at(_WORKER)),
+    "GET /v1/workers/{workerId}/held": Row(READERS, _at(f"{_WORKER}/held")),
+    "GET /v1/workers/{workerId}/events": Row(READERS, _at(f"{_WORKER}/events")),
+    "GET /v1/workers/{workerId}/beats": Row(READERS, _at(f"{_WORKER}/beats")),
+    "GET /v1/workers/{workerId}/stop-check": Row(READERS, _at(f"{_WORKER}/stop-check")),
+    "GET /v1/workers:stop-check": Row(READERS, _at("/v1/workers:stop-check", version="1")),
     "POST /v1/workers/{workerId}/drain": Row(ADMINS, _at(f"{_WORKER}/drain"), is_change=True),
     "POST /v1/workers/{workerId}/evict": Row(ADMINS, _at(f"{_WORKER}/evict"), is_change=True),
     "POST /v1/workers:drain": Row(
@@ -168,6 +174,7 @@ ID_FIELDS: Final = frozenset(
     {
         "namespace",
         "namespaces",
+        "WorkerListQuery.id",
         "taskId",
         "newTaskId",
         "newRunId",

@@ -34,6 +34,7 @@ _TABLES = (
     "secrets",
     "api_keys",
     "audit",
+    "worker_changes",
 )
 _EMPTY = "".join(
     [

@@ -10,7 +10,7 @@ from tenure.core import check, limits
 from tenure.core.run.status import RunStatus
 from tenure.core.task.record import TaskState
 from tenure.core.worker.health import Health
-from tenure.core.worker.record import WorkerStatus
+from tenure.core.worker.record import Worker, WorkerStatus
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +82,16 @@ class WorkerFilter(msgspec.Struct, frozen=True, kw_only=True):
         check.text(self.version, "version", bytes_max=limits.TEXT_BYTES_MAX)
         check.labels(self.labels)
         return self
+
+    def takes(self, worker: Worker, health: Health | None) -> bool:
+        """Return whether a worker matches; the statement of the list says the same."""
+        return (
+            self.queue in {"", worker.queue}
+            and self.status in {None, worker.status}
+            and self.version in {"", worker.software_version}
+            and self.health in {None, health}
+            and self.labels.items() <= worker.labels.items()
+        )
 
 
 ALL_TASKS: Final = TaskFilter()

@@ -99,7 +99,7 @@ class Engine:
         self._heartbeats = HeartbeatRun(
             store, clock, self.settings, meter=lambda: self.meter, lose=self._lose, pause=pause
         )
-        self.worker_keys = self._heartbeats.worker_keys
+        self.worker_keys, self.beat_log = self._heartbeats.worker_keys, self._heartbeats.beat_log
         work = self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
         self._replicas = ReplicaHints(store, self.outage)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tenure/v1/worker.proto\x12\ttenure.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x05\n\x06Worker\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x14\n\x0cnamespace_id\x18\x02 \x01(\t\x12\x12\n\ntask_queue\x18\x03 \x01(\t\x12\'\n\x06status\x18\x04 \x01(\x0e\x32\x17.tenure.v1.WorkerStatus\x12\x10\n\x08hostname\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x05\x12\x0f\n\x07version\x18\x07 \x01(\t\x12\x16\n\x0eworkflow_types\x18\x08 \x03(\t\x12\x16\n\x0emax_concurrent\x18\t \x01(\x05\x12\x14\n\x0c\x61\x63tive_count\x18\n \x01(\x05\x12\x17\n\x0ftotal_completed\x18\x0b \x01(\x03\x12\x14\n\x0ctotal_failed\x18\x0c \x01(\x03\x12\x31\n\rregistered_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11last_heartbeat_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x06labels\x18\x0f \x03(\x0b\x32\x1d.tenure.v1.Worker.LabelsEntry\x12\'\n\x06health\x18\x10 \x01(\x0e\x32\x17.tenure.v1.WorkerHealth\x12#\n\x04mode\x18\x11 \x01(\x0e\x32\x15.tenure.v1.WorkerMode\x12\x0c\n\x04name\x18\x12 \x01(\t\x12\x16\n\x0elease_until_ms\x18\x14 \x01(\x03\x12\x19\n\x11lease_duration_ms\x18\x15 \x01(\x03\x12\x1c\n\x14\x64rain_deadline_at_ms\x18\x16 \x01(\x03\x12\x13\n\x0b\x65nded_at_ms\x18\x17 \x01(\x03\x12\x12\n\nend_reason\x18\x18 \x01(\t\x12\x17\n\nheld_count\x18\x19 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\nsession_no\x18\x1a \x01(\x05\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_held_countJ\x04\x08\x13\x10\x14*~\n\x0cWorkerStatus\x12\x1d\n\x19WORKER_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14WORKER_STATUS_ONLINE\x10\x01\x12\x1a\n\x16WORKER_STATUS_DRAINING\x10\x02\x12\x19\n\x15WORKER_STATUS_OFFLINE\x10\x03*\xc7\x01\n\x0cWorkerHealth\x12\x1d\n\x19WORKER_HEALTH_UNSPECIFIED\x10\x00\x12\x19\n\x15WORKER_HEALTH_SUSPECT\x10\x01\x12\x16\n\x12WORKER_HEALTH_LATE\x10\x02\x12\x19\n\x15WORKER_HEALTH_BLOCKED\x10\x03\x12\x16\n\x12WORKER_HEALTH_DEAF\x10\x04\x12\x17\n\x13WORKER_HEALTH_STUCK\x10\x05\x12\x19\n\x15WORKER_HEALTH_HEALTHY\x10\x06*p\n\nWorkerMode\x12\x1b\n\x17WORKER_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13WORKER_MODE_SESSION\x10\x01\x12\x14\n\x10WORKER_MODE_POLL\x10\x02\x12\x16\n\x12WORKER_MODE_SERVED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tenure/v1/worker.proto\x12\ttenure.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x06\n\x06Worker\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x14\n\x0cnamespace_id\x18\x02 \x01(\t\x12\x12\n\ntask_queue\x18\x03 \x01(\t\x12\'\n\x06status\x18\x04 \x01(\x0e\x32\x17.tenure.v1.WorkerStatus\x12\x10\n\x08hostname\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\x05\x12\x0f\n\x07version\x18\x07 \x01(\t\x12\x16\n\x0eworkflow_types\x18\x08 \x03(\t\x12\x16\n\x0emax_concurrent\x18\t \x01(\x05\x12\x14\n\x0c\x61\x63tive_count\x18\n \x01(\x05\x12\x17\n\x0ftotal_completed\x18\x0b \x01(\x03\x12\x14\n\x0ctotal_failed\x18\x0c \x01(\x03\x12\x31\n\rregistered_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11last_heartbeat_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x06labels\x18\x0f \x03(\x0b\x32\x1d.tenure.v1.Worker.LabelsEntry\x12\'\n\x06health\x18\x10 \x01(\x0e\x32\x17.tenure.v1.WorkerHealth\x12#\n\x04mode\x18\x11 \x01(\x0e\x32\x15.tenure.v1.WorkerMode\x12\x0c\n\x04name\x18\x12 \x01(\t\x12\x16\n\x0elease_until_ms\x18\x14 \x01(\x03\x12\x19\n\x11lease_duration_ms\x18\x15 \x01(\x03\x12\x1c\n\x14\x64rain_deadline_at_ms\x18\x16 \x01(\x03\x12\x13\n\x0b\x65nded_at_ms\x18\x17 \x01(\x03\x12\x12\n\nend_reason\x18\x18 \x01(\t\x12\x17\n\nheld_count\x18\x19 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\nsession_no\x18\x1a \x01(\x05\x12\x10\n\x08may_stop\x18\x1b \x01(\x08\x12\x19\n\x11oldest_held_at_ms\x18\x1c \x01(\x03\x12\x1a\n\rlease_left_ms\x18\x1d \x01(\x03H\x01\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_held_countB\x10\n\x0e_lease_left_msJ\x04\x08\x13\x10\x14*~\n\x0cWorkerStatus\x12\x1d\n\x19WORKER_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14WORKER_STATUS_ONLINE\x10\x01\x12\x1a\n\x16WORKER_STATUS_DRAINING\x10\x02\x12\x19\n\x15WORKER_STATUS_OFFLINE\x10\x03*\xc7\x01\n\x0cWorkerHealth\x12\x1d\n\x19WORKER_HEALTH_UNSPECIFIED\x10\x00\x12\x19\n\x15WORKER_HEALTH_SUSPECT\x10\x01\x12\x16\n\x12WORKER_HEALTH_LATE\x10\x02\x12\x19\n\x15WORKER_HEALTH_BLOCKED\x10\x03\x12\x16\n\x12WORKER_HEALTH_DEAF\x10\x04\x12\x17\n\x13WORKER_HEALTH_STUCK\x10\x05\x12\x19\n\x15WORKER_HEALTH_HEALTHY\x10\x06*p\n\nWorkerMode\x12\x1b\n\x17WORKER_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13WORKER_MODE_SESSION\x10\x01\x12\x14\n\x10WORKER_MODE_POLL\x10\x02\x12\x16\n\x12WORKER_MODE_SERVED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,14 +34,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WORKER_LABELSENTRY']._loaded_options = None
   _globals['_WORKER_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_WORKERSTATUS']._serialized_start=828
-  _globals['_WORKERSTATUS']._serialized_end=954
-  _globals['_WORKERHEALTH']._serialized_start=957
-  _globals['_WORKERHEALTH']._serialized_end=1156
-  _globals['_WORKERMODE']._serialized_start=1158
-  _globals['_WORKERMODE']._serialized_end=1270
+  _globals['_WORKERSTATUS']._serialized_start=919
+  _globals['_WORKERSTATUS']._serialized_end=1045
+  _globals['_WORKERHEALTH']._serialized_start=1048
+  _globals['_WORKERHEALTH']._serialized_end=1247
+  _globals['_WORKERMODE']._serialized_start=1249
+  _globals['_WORKERMODE']._serialized_end=1361
   _globals['_WORKER']._serialized_start=71
-  _globals['_WORKER']._serialized_end=826
-  _globals['_WORKER_LABELSENTRY']._serialized_start=760
-  _globals['_WORKER_LABELSENTRY']._serialized_end=805
+  _globals['_WORKER']._serialized_end=917
+  _globals['_WORKER_LABELSENTRY']._serialized_start=833
+  _globals['_WORKER_LABELSENTRY']._serialized_end=878
 # @@protoc_insertion_point(module_scope)

@@ -350,9 +350,9 @@ class TestWorkers:
         await world.held(engine, other)
         await world.running(engine, worker)
         task = await world.held(engine, worker)
-        assert (await world.view(worker)).held_count == 2
+        assert (await world.view(worker)).held.count == 2
         await world.finish(engine, worker, task)
-        assert (await world.view(worker)).held_count == 1
+        assert (await world.view(worker)).held.count == 1
 
     async def test_a_foreign_or_unknown_worker_is_not_found(
         self, world: World, engine: Engine

@@ -27,6 +27,7 @@ from tenure.api.http.route import (
     queue,
     unbuilt,
     worker,
+    worker_look,
 )
 from tenure.api.http.route.run import explain as run_explain
 from tenure.api.http.route.run import route as run
@@ -63,6 +64,7 @@ OPERATIONS: Final = (
     *step.OPERATIONS,
     *run_explain.OPERATIONS,
     *worker.OPERATIONS,
+    *worker_look.OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,
     *api_key.OPERATIONS,

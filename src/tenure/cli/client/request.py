@@ -89,6 +89,14 @@ class CompletionRequest(TypedDict):
     attempt: int | None
 
 
+class StopChoice(TypedDict):
+    """Which workers are to be stopped: one, or all with these labels and this version."""
+
+    worker_id: str | None
+    labels: tuple[tuple[str, str], ...]
+    version: str
+
+
 class DrainChoice(TypedDict):
     """Which workers are drained: one by its id, or all that match."""
 

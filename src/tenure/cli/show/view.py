@@ -174,6 +174,7 @@ class ShownWorker(Shown, frozen=True, kw_only=True):
     lease: ShownLease | None = None
     lease_left_ms: int | None = None
     may_stop: bool
+    oldest_held_at: str | None = None
     total_completed: int
     total_failed: int
     name: str | None = None
@@ -185,6 +186,44 @@ class ShownWorker(Shown, frozen=True, kw_only=True):
     drain_deadline_at: str | None = None
     ended_at: str | None = None
     end_reason: str | None = None
+
+
+class ShownHeld(Shown, frozen=True):
+    """A live attempt that names a worker."""
+
+    task_id: str
+    type: str
+    state: str
+    attempt: int
+    handed_at: str
+
+
+class ShownStopBlocker(Shown, frozen=True):
+    """A worker that must not be stopped yet."""
+
+    worker_id: str
+    reason: str
+    held_count: int
+
+
+class ShownStopCheck(Shown, frozen=True, kw_only=True):
+    """Whether workers may be stopped without interrupting anything, and what shows it."""
+
+    is_safe: bool
+    reason: str
+    checked_at: str
+    held_count: int
+    unconfirmed_count: int
+    is_held_count_exact: bool
+    worker_count: int
+    safe_count: int
+    committed_at: str | None = None
+    audit_id: str | None = None
+    oldest_held_at: str | None = None
+    last_result_at: str | None = None
+    clears_at: str | None = None
+    blockers: list[ShownHeld]
+    workers: list[ShownStopBlocker]
 
 
 class ShownPerMinute(Shown, frozen=True):
@@ -347,7 +386,6 @@ def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
     """Show a worker. Its instance key stays unseen: whoever knows it can take its place."""
     status = worker_pb2.WorkerStatus.Name(message.status).removeprefix("WORKER_STATUS_")
     health = worker_pb2.WorkerHealth.Name(message.health).removeprefix("WORKER_HEALTH_")
-    held = message.held_count if message.HasField("held_count") else message.active_count
     fields = {
         **copied(ShownWorker, message),
         "namespace": message.namespace_id,
@@ -357,12 +395,20 @@ def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
         "types": list(message.workflow_types),
         "registered_at": timestamp(message.registered_at),
         "health": None if health == "UNSPECIFIED" else health,
-        "held_count": held,
         "lease": _lease(message),
         "lease_left_ms": message.lease_until_ms - now_ms if message.lease_until_ms else None,
-        "may_stop": status == "OFFLINE" or (status == "DRAINING" and not held),
     }
     return ShownWorker(**fields)
+
+
+def stop_check(message: admin_service_pb2.CheckStopResponse) -> ShownStopCheck:
+    """Show whether workers may be stopped."""
+    fields = {
+        **copied(ShownStopCheck, message),
+        "blockers": [ShownHeld(**copied(ShownHeld, each)) for each in message.blockers],
+        "workers": [ShownStopBlocker(**copied(ShownStopBlocker, each)) for each in message.workers],
+    }
+    return ShownStopCheck(**fields)
 
 
 def _lease(message: worker_pb2.Worker) -> ShownLease | None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from tenure.core import check, cursor
 from tenure.core.access import api_key
@@ -27,7 +26,10 @@ from tenure.core.filter import (
 )
 from tenure.core.limits import (
     COUNTED_MAX,
+    HELD_LISTED_MAX,
+    HELD_SET_MAX,
     INSTANT_MS_MAX,
+    LISTED_IDS_MAX,
     LISTED_SEEN_MAX,
     QUEUE_ROWS_MAX,
     QUEUES_COUNTED_AT_ONCE,
@@ -38,9 +40,11 @@ from tenure.core.task.record import Task, TaskState
 from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import health as health_rules
+from tenure.core.worker import stop_check
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import Worker
+from tenure.core.worker.stop_check import HeldSum
 from tenure.engine.batch.damage_log import note_damage
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
@@ -94,10 +98,9 @@ class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True, gc=False):
-    """A worker, and while it is active its lease and its health.
+    """A worker at an instant, with what it holds, and while it is active its lease and its health.
 
-    The totals are those of its last heartbeat, also when it is offline. ``held_count`` is how many
-    live attempts it holds; lists leave it out.
+    The totals are those of its last heartbeat, also when it is offline.
     """
 
     worker: Worker
@@ -105,7 +108,13 @@ class WorkerView(msgspec.Struct, frozen=True, gc=False):
     health: Health | None
     total_completed: int
     total_failed: int
-    held_count: int | None = None
+    held: HeldSum
+    now_ms: int
+
+    @property
+    def may_stop(self) -> bool:
+        """Return whether a stop interrupts nothing."""
+        return stop_check.is_safe(stop_check.reason(self.worker, self.held))
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -212,12 +221,44 @@ async def get_worker(
             raise NotFound(f"Worker {worker_id} was not found.")
         worker = found[0]
         leases = await lease_table.read_leases(tx, [worker_id])
-        held = await listing.count_worker_held(tx, [(namespace, worker.queue, worker_id)])
         onlooker = Onlooker(await tx.now_ms(), deaf)
-        (view,) = await _views(tx, [(worker, leases[0] if leases else None)], onlooker)
-        return replace(view, held_count=held[worker_id].count)
+        found_lease = leases[0] if leases else None
+        (view,) = await _views(tx, [(worker, found_lease)], onlooker, HELD_SET_MAX + 1)
+        return view
 
     return await read(store, body)
+
+
+async def find_workers(
+    store: Store,
+    *,
+    namespace: str,
+    worker_ids: Collection[str],
+    page: PageRequest,
+    where: WorkerFilter = ALL_WORKERS,
+    deaf: Collection[str] = (),
+) -> Page[WorkerView]:
+    """Return those of some workers that match the filter, newest first, all on one page."""
+    namespace = check.namespace(namespace)
+    check.integer(len(worker_ids), "id", 1, LISTED_IDS_MAX)
+    wanted = {check.task_id(each, "id") for each in worker_ids}
+    # A cursor is not needed, and one of another list is refused here as well.
+    _place(namespace, query_text("workers", where.checked()), page)
+
+    async def body(tx: Tx) -> list[WorkerView]:
+        await _check_namespace(tx, namespace)
+        found = await worker_table.read_workers(tx, wanted)
+        mine = sorted((each for each in found if each.namespace == namespace), key=_id_of)
+        leases = {each.worker_id: each for each in await lease_table.read_leases(tx, wanted)}
+        placed = [(each, leases.get(each.id)) for each in reversed(mine)]
+        return await _views(tx, placed, Onlooker(await tx.now_ms(), deaf))
+
+    views = await scan(store, body)
+    return Page(tuple(each for each in views if where.takes(each.worker, each.health)), "")
+
+
+def _id_of(worker: Worker) -> str:
+    return worker.id
 
 
 async def check_reporter(
@@ -434,20 +475,31 @@ async def _check_namespace(tx: Tx, namespace: str) -> None:
 
 
 async def _views(
-    tx: Tx, found: Sequence[tuple[Worker, Lease | None]], onlooker: Onlooker
+    tx: Tx,
+    found: Sequence[tuple[Worker, Lease | None]],
+    onlooker: Onlooker,
+    held_max: int = HELD_LISTED_MAX,
 ) -> list[WorkerView]:
-    """Show workers; the totals of those without a lease are read after it was missed."""
+    """Show workers; the totals of those without a lease are read after it was missed.
+
+    What they hold is read after their status: see ``core.worker.stop_check``.
+    """
     ended = [worker.id for worker, lease in found if lease is None]
     totals = await worker_table.read_totals(tx, ended) if ended else {}
+    places = [(worker.namespace, worker.queue, worker.id) for worker, _ in found]
+    sums = await listing.sum_worker_held(tx, places, amount=held_max)
     views = []
     for worker, lease in found:
+        held, now_ms = sums.get(worker.id, HeldSum()), onlooker.now_ms
         if lease is None:
             # A worker that was deleted meanwhile has none.
-            view = WorkerView(worker, None, None, *totals.get(worker.id, (0, 0)))
+            counts = totals.get(worker.id, (0, 0))
+            view = WorkerView(worker, None, None, *counts, held, now_ms)
         else:
             is_deaf = worker.id in onlooker.deaf
-            health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
-            view = WorkerView(worker, lease, health, lease.total_completed, lease.total_failed)
+            health = health_rules.judge(lease, now_ms=now_ms, is_deaf=is_deaf)
+            counts = (lease.total_completed, lease.total_failed)
+            view = WorkerView(worker, lease, health, *counts, held, now_ms)
         views.append(view)
     return views
 

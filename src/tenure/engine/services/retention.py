@@ -1,4 +1,4 @@
-"""Removes old rows: history, ended attempts, groups, keys of enqueues, audit, workers, servers."""
+"""Removes old rows: history, ended attempts, groups, enqueue keys, audit, workers, servers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tenure.core.limits import DAY_MS, DAYS_AHEAD, RETENTION_BATCH_MAX
 from tenure.engine.service import Report
 from tenure.store.table import retention as table
+from tenure.store.table.worker_change import delete_changes
 from tenure.store.transaction import LaneName
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Retention:
                 (table.delete_history, history_ms),
                 (table.delete_old_keys, now_ms - settings.key_kept_ms),
                 (table.delete_offline_workers, offline_ms),
+                (delete_changes, history_ms),
                 (table.delete_audit, now_ms - settings.audit_kept_ms),
             ):
                 counts.append(await delete(tx, before_ms=before_ms, amount=RETENTION_BATCH_MAX))

@@ -13,6 +13,7 @@ from tenure.core.queue import Namespace, Queue
 from tenure.core.task.record import TaskState
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import Worker
+from tenure.core.worker.stop_check import HeldAttempt, HeldSum
 from tenure.store.table import codec
 from tenure.store.transaction import Row, Tx
 
@@ -156,6 +157,24 @@ async def count_worker_held(tx: Tx, places: Iterable[tuple[str, str, str]]) -> d
     return {
         cast("str", row[0]): HeldCount(cast("int", row[1]), cast("int", row[2])) for row in rows
     }
+
+
+async def sum_worker_held(
+    tx: Tx, places: Iterable[tuple[str, str, str]], *, amount: int
+) -> dict[str, HeldSum]:
+    """Add up what each (namespace, queue, worker) holds, at most ``amount`` attempts of each."""
+    rows: list[codec.AnyRow] = list(await tx.each("sum_worker_held", sorted(places), amount))
+    return {
+        row[0]: HeldSum(row[1], row[2], row[3], is_exact=row[1] < amount) for row in rows if row[1]
+    }
+
+
+async def list_worker_held(
+    tx: Tx, place: tuple[str, str, str], *, amount: int
+) -> list[HeldAttempt]:
+    """Return what a worker holds, the longest held first."""
+    rows: list[codec.AnyRow] = list(await tx.one("list_worker_held", *place, amount))
+    return [HeldAttempt(row[0], row[1], TaskState(row[2]), row[3], row[4]) for row in rows]
 
 
 async def list_waiting(tx: Tx, *, amount: int, scope: Sequence[str] = ()) -> list[Head]:

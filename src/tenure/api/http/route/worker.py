@@ -28,12 +28,13 @@ from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.health import Health
-from tenure.core.worker.lease import Lease
+from tenure.core.worker.lease import Lease, interval_ms
 from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
 from tenure.engine.read import query
 from tenure.engine.read.query import WorkerView
 from tenure.engine.worker import bulk_drain
 from tenure.engine.worker import command as c
+from tenure.engine.worker.beat_log import BeatLog
 
 _WORKER: Final = "/v1/workers/{workerId}"
 
@@ -46,6 +47,9 @@ class WorkerListQuery(CountedPageQuery, frozen=True):
     health: Annotated[str, name_of(Health, "Only active workers of this health")] = ""
     version: Annotated[str, Meta(description="Only workers of this software version")] = ""
     label: Label = field(default_factory=list)
+    id: Annotated[
+        list[str], Meta(description="Only these workers, all on one page; up to 100 times")
+    ] = field(default_factory=list)
 
 
 class DrainBody(Body, frozen=True):
@@ -86,8 +90,20 @@ class WorkerItem(View, frozen=True):
     total_completed: Annotated[int, Meta(description="From its last heartbeat")]
     total_failed: Annotated[int, Meta(description="From its last heartbeat")]
     health: Annotated[str, names(Health)] | UnsetType = UNSET
-    held_count: (
-        Annotated[int, Meta(description="Live attempts it holds; left out in lists")] | UnsetType
+    held_count: Annotated[int, Meta(description="Live attempts it holds")] = 0
+    is_held_count_exact: Annotated[
+        bool, Meta(description="False in a list: it holds at least so many")
+    ] = True
+    oldest_held_at: Instant | UnsetType = UNSET
+    may_stop: Annotated[
+        bool, Meta(description="It gets nothing more and holds nothing: a stop interrupts nothing")
+    ] = False
+    lease_left_ms: (
+        Annotated[int, Meta(description="Below 0 it may be judged any moment")] | UnsetType
+    ) = UNSET
+    interval_ms: Annotated[int, Meta(description="Of its heartbeats")] | UnsetType = UNSET
+    per_minute: (
+        Annotated[int, Meta(description="Attempts that ended, if this server hears it")] | UnsetType
     ) = UNSET
     lease: LeaseView | UnsetType = UNSET
     active_count: int | UnsetType = UNSET
@@ -119,7 +135,7 @@ class DrainedView(View, frozen=True):
     worker_ids: list[str]
 
 
-def _shown(view: WorkerView) -> WorkerItem:
+def _shown(view: WorkerView, beat_log: BeatLog) -> WorkerItem:
     """Show a worker, without its instance key: anyone who knows it can act for the worker."""
     item = view.worker
     return WorkerItem(
@@ -134,7 +150,11 @@ def _shown(view: WorkerView) -> WorkerItem:
         total_completed=view.total_completed,
         total_failed=view.total_failed,
         health=name_or_unset(view.health),
-        held_count=or_unset(view.held_count),
+        held_count=view.held.count,
+        is_held_count_exact=view.held.is_exact,
+        oldest_held_at=instant_or_unset(view.held.oldest_at_ms),
+        may_stop=view.may_stop,
+        per_minute=or_unset(beat_log.per_minute(item.id, view.now_ms)),
         name=or_unset(item.name),
         hostname=or_unset(item.hostname),
         pid=item.pid or UNSET,
@@ -144,12 +164,14 @@ def _shown(view: WorkerView) -> WorkerItem:
         drain_deadline_at=instant_or_unset(item.drain_at_ms),
         ended_at=instant_or_unset(item.ended_at_ms),
         end_reason=or_unset(item.end_reason),
-        **({} if view.lease is None else _lease(view.lease)),
+        **({} if view.lease is None else _lease(view.lease, view.now_ms)),
     )
 
 
-def _lease(lease: Lease) -> dict[str, Any]:
+def _lease(lease: Lease, now_ms: int) -> dict[str, Any]:
     return {
+        "lease_left_ms": lease.lease_until_ms - now_ms,
+        "interval_ms": interval_ms(lease.lease_ms),
         "lease": LeaseView(
             until=instant(lease.lease_until_ms),
             duration_ms=lease.lease_ms,
@@ -173,14 +195,17 @@ async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
         version=asked.version,
         labels=labels_of(asked.label),
     )
-    found = await query.list_workers(
-        call.engine.store,
-        namespace=call.namespace,
-        page=requested_page(call.engine, asked, wants_total=asked.total_count),
-        where=where,
-        deaf=call.engine.deaf,
-    )
-    workers = [_shown(each) for each in found.items]
+    page = requested_page(call.engine, asked, wants_total=asked.total_count)
+    store, deaf, namespace = call.engine.store, call.engine.deaf, call.namespace
+    if asked.id:
+        found = await query.find_workers(
+            store, namespace=namespace, worker_ids=asked.id, page=page, where=where, deaf=deaf
+        )
+    else:
+        found = await query.list_workers(
+            store, namespace=namespace, page=page, where=where, deaf=deaf
+        )
+    workers = [_shown(each, call.engine.beat_log) for each in found.items]
     return Answer(WorkerListView(workers=workers, **page_fields(found)))
 
 
@@ -197,7 +222,7 @@ async def _present(call: OperationCall[Scoped, Any]) -> Answer:
         worker_id=call.path["workerId"],
         deaf=call.engine.deaf,
     )
-    return Answer(_shown(found))
+    return Answer(_shown(found, call.engine.beat_log))
 
 
 async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:

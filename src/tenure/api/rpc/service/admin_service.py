@@ -12,12 +12,12 @@ from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule, Scope
 from tenure.api.rpc.service_spec import EngineService, ServiceSpec
-from tenure.api.rpc.view import access_view, diagnosis_view, worker_view
+from tenure.api.rpc.view import access_view, diagnosis_view, stop_check_view, worker_view
 from tenure.core.access.audit import AuditFilter
 from tenure.core.access.permission import Action
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.engine.access import command as c
-from tenure.engine.read import query
+from tenure.engine.read import query, stop_check
 from tenure.engine.read import queue as queue_read
 from tenure.engine.read.diagnosis import Question, diagnose
 from tenure.engine.worker import bulk_drain
@@ -65,6 +65,22 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         command = EvictWorker(namespace=namespace, worker_id=request.worker_id, actor=actor())
         await self._engine.submit(command)
         return pb.EvictWorkerResponse(worker=await self._worker(namespace, request.worker_id))
+
+    async def CheckStop(
+        self, request: pb.CheckStopRequest, context: Context
+    ) -> pb.CheckStopResponse:
+        """Show whether workers may be stopped without interrupting anything."""
+        namespace = scope(request.namespace_id)
+        if request.worker_id:
+            found = await stop_check.check_worker(
+                self._engine, namespace=namespace, worker_id=request.worker_id
+            )
+            return stop_check_view.checked(found)
+        self._allowance.lists.take(namespace)
+        found = await stop_check.check_matching(
+            self._engine, namespace=namespace, labels=dict(request.labels), version=request.version
+        )
+        return stop_check_view.checked(found)
 
     async def _worker(self, namespace: str, worker_id: str) -> worker_pb2.Worker:
         view = await query.get_worker(
@@ -241,7 +257,7 @@ SPEC: Final = ServiceSpec(
     make=AdminService,
     add_to_server=admin_service_pb2_grpc.add_AdminServiceServicer_to_server,
     rules={
-        MethodRule(Action.READ): "ListQueues GetQueue",
+        MethodRule(Action.READ): "ListQueues GetQueue CheckStop",
         MethodRule(Action.READ, Scope.NONE): "ListNamespaces GetNamespace",
         MethodRule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue",
         MethodRule(Action.ADMIN, Scope.NONE, is_whole=True): "CreateNamespace SetNamespace",

@@ -108,10 +108,12 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
         made.last_heartbeat_at.CopyFrom(instant(lease.beat_at_ms) or Timestamp())
         made.lease_until_ms = lease.lease_until_ms
         made.lease_duration_ms = lease.lease_ms
+        made.lease_left_ms = lease.lease_until_ms - view.now_ms
     if view.health is not None:
         made.health = _HEALTHS[view.health]
-    if view.held_count is not None:
-        made.held_count = view.held_count
+    made.held_count = view.held.count
+    made.may_stop = view.may_stop
+    made.oldest_held_at_ms = view.held.oldest_at_ms or 0
     return made
 
 

@@ -215,9 +215,43 @@ CROSS JOIN LATERAL (
     SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
 ) AS t;
 
+-- name: list_worker_held(namespace, queue, worker_id, amount)
+-- A worker holds no more than its slots, so that all of them can be sorted.
+SELECT CAST(id AS text), type, state, attempt, handed_at_ms
+FROM tasks AS t
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = CAST(:worker_id AS uuid)
+ORDER BY handed_at_ms, t.id
+LIMIT CAST(:amount AS integer);
+
 -- name: set_plans()
 -- The same settings for one transaction as READ_SETTINGS for a session.
 SELECT
     set_config('enable_seqscan', 'off', true),
     set_config('enable_bitmapscan', 'off', true),
     set_config('enable_sort', 'off', true);
+
+-- name: sum_worker_held(namespace, queue, worker_id, amount)
+-- Of each worker: how many live attempts name it, how many of them are not confirmed, and since when
+-- the oldest is held.
+SELECT CAST(d.worker_id AS text), c.held, c.unconfirmed, c.oldest
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:worker_id AS uuid[])
+) AS d (namespace, queue, worker_id)
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) AS held,
+        count(*) FILTER (WHERE h.state = 'dispatched') AS unconfirmed,
+        min(h.handed_at_ms) AS oldest
+    FROM (
+        SELECT t.state, t.handed_at_ms
+        FROM tasks AS t
+        WHERE t.worker_id IS NOT NULL
+          AND t.namespace = d.namespace
+          AND t.queue = d.queue
+          AND t.worker_id = d.worker_id
+        LIMIT CAST(:amount AS integer)
+    ) AS h
+) AS c;

@@ -211,6 +211,31 @@ SELECT
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
+-- name: list_worker_held(namespace, queue, worker_id, amount)
+-- A worker holds no more than its slots, so that all of them can be sorted.
+SELECT id, type, state, attempt, handed_at_ms
+FROM tasks INDEXED BY tasks_held
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = :worker_id
+ORDER BY handed_at_ms, id
+LIMIT :amount;
+
 -- name: set_plans()
 -- Nothing to do here: the statements name their indexes.
 SELECT 1 WHERE 0;
+
+-- name: sum_worker_held(namespace, queue, worker_id, amount)
+-- Of each worker: how many live attempts name it, how many of them are not confirmed, and since when
+-- the oldest is held.
+SELECT :worker_id, count(*), coalesce(sum(h.state = 'dispatched'), 0), min(h.handed_at_ms)
+FROM (
+    SELECT state, handed_at_ms
+    FROM tasks INDEXED BY tasks_held
+    WHERE worker_id IS NOT NULL
+      AND namespace = :namespace
+      AND queue = :queue
+      AND worker_id = :worker_id
+    LIMIT :amount
+) AS h;
