@@ -24,6 +24,7 @@ from tenure.engine.batch.memory import BatchMemory
 from tenure.engine.batch.runner import BatchRunner, Pause, WorkEntry
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.dispatch import Dispatch
+from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
 from tenure.engine.command import Answer, Command, TaskRef
@@ -251,6 +252,10 @@ class Engine:
             previous_beat_at_ms=renewed.lease.previous_beat_at_ms,
         )
         return renewed, await self.submit(report)
+
+    def batch_context(self, plan: ClaimPlan) -> batch.Context:
+        """Return what a batch that is only rehearsed needs in addition to its commands."""
+        return self._memory.context(plan, None)
 
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session accepts."""

@@ -87,3 +87,5 @@ WORKER_IDS_REMEMBERED_MAX: Final = 16_384
 SPECS_REMEMBERED_MAX: Final = 1_024
 # The size of one of them on the wire, before it is checked; valid ones have a few hundred bytes.
 SPEC_BYTES_REMEMBERED_MAX: Final = 4_096
+# Held tasks that a rehearsal of an act decides about, one release batch.
+REHEARSED_MAX: Final = 500

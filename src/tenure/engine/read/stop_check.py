@@ -160,28 +160,41 @@ async def _check_part(
         drains = await read_drains(tx, [(namespace, each.id) for each in ended])
         commits = [(each.at_ms, each.audit_id) for each in drains.values()]
         commits += [(each.ended_at_ms, "") for each in ended if each.ended_at_ms is not None]
-        held = _sum(sums.values())
-        reasons = {each.id: rules.reason(each, sums.get(each.id, HeldSum())) for each in workers}
-        unsafe = [each for each in workers if not rules.is_safe(reasons[each.id])]
-        deadlines = [each.drain_at_ms for each in unsafe if each.drain_at_ms is not None]
-        committed_at_ms, audit_id = max(commits, default=(None, ""))
-        checked = StopCheck(
-            reason=_worst(reasons.values()),
-            checked_at_ms=now_ms,
-            held=held,
-            committed_at_ms=committed_at_ms,
-            audit_id=audit_id,
-            clears_at_ms=max(deadlines) if deadlines and len(deadlines) == len(unsafe) else None,
-            worker_count=len(workers),
-            safe_count=len(workers) - len(unsafe),
-            workers=tuple(
-                StopBlocker(each.id, reasons[each.id], sums.get(each.id, HeldSum()).count)
-                for each in unsafe[:STOP_BLOCKERS_MAX]
-            ),
-        )
-        return checked, end_id
+        return _of_part(workers, sums, commits, now_ms), end_id
 
     return await scan(engine.store, body)
+
+
+def _of_part(
+    workers: Sequence[Worker],
+    sums: Mapping[str, HeldSum],
+    commits: Sequence[tuple[int, str]],
+    now_ms: int,
+) -> StopCheck:
+    """Return the check of some workers, with what they hold, and when nothing more was given."""
+    reasons = {each.id: rules.reason(each, sums.get(each.id, HeldSum())) for each in workers}
+    unsafe = [each for each in workers if not rules.is_safe(reasons[each.id])]
+    committed_at_ms, audit_id = max(commits, default=(None, ""))
+    return StopCheck(
+        reason=_worst(reasons.values()),
+        checked_at_ms=now_ms,
+        held=_sum(sums.values()),
+        committed_at_ms=committed_at_ms,
+        audit_id=audit_id,
+        clears_at_ms=_last([each.drain_at_ms for each in unsafe]),
+        worker_count=len(workers),
+        safe_count=len(workers) - len(unsafe),
+        workers=tuple(
+            StopBlocker(each.id, reasons[each.id], sums.get(each.id, HeldSum()).count)
+            for each in unsafe[:STOP_BLOCKERS_MAX]
+        ),
+    )
+
+
+def _last(instants: Sequence[int | None]) -> int | None:
+    """Return the last of some instants, if all are known."""
+    known = [each for each in instants if each is not None]
+    return max(known) if known and len(known) == len(instants) else None
 
 
 # The first of these that is found among several workers is shown for all.
@@ -216,7 +229,6 @@ def _joined(parts: Sequence[StopCheck], *, is_whole: bool) -> StopCheck:
         (each.committed_at_ms, each.audit_id) for each in parts if each.committed_at_ms is not None
     ]
     unsafe = [each for each in parts if each.safe_count < each.worker_count]
-    clears = [each.clears_at_ms for each in unsafe if each.clears_at_ms is not None]
     committed_at_ms, audit_id = max(commits, default=(None, ""))
     workers = [blocker for each in parts for blocker in each.workers]
     return StopCheck(
@@ -225,7 +237,7 @@ def _joined(parts: Sequence[StopCheck], *, is_whole: bool) -> StopCheck:
         held=_sum([each.held for each in parts]),
         committed_at_ms=committed_at_ms,
         audit_id=audit_id,
-        clears_at_ms=max(clears) if clears and len(clears) == len(unsafe) else None,
+        clears_at_ms=_last([each.clears_at_ms for each in unsafe]),
         worker_count=sum(each.worker_count for each in parts),
         safe_count=sum(each.safe_count for each in parts),
         workers=tuple(workers[:STOP_BLOCKERS_MAX]),

@@ -5,14 +5,23 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, Final
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field, structs
 
-from tenure.api.http.body import Body, EmptyBody, given_or
+from tenure.api.http.body import DryRunBody, given_or
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped, ScopedPageQuery
-from tenure.api.http.view import Instant, NextPageToken, View, instant, page_fields
+from tenure.api.http.view import (
+    Consequences,
+    Instant,
+    NextPageToken,
+    View,
+    consequences,
+    instant,
+    page_fields,
+)
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
+from tenure.engine import rehearsal
 from tenure.engine.access import command as c
 from tenure.engine.read import queue as queue_read
 from tenure.engine.read.queue import QueueReport
@@ -22,7 +31,7 @@ from tenure.errors import InvalidArgument
 _QUEUE: Final = "/v1/queues/{queue}"
 
 
-class QueueBody(Body, frozen=True):
+class QueueBody(DryRunBody, frozen=True):
     """Pause and limit of a queue; fields that are not given do not change."""
 
     paused: bool | UnsetType = UNSET
@@ -80,6 +89,7 @@ class QueueItem(View, frozen=True):
         | UnsetType
     ) = UNSET
     wait_ms: WaitView | UnsetType = UNSET
+    consequences: Consequences = UNSET
 
 
 class QueueListView(View, frozen=True):
@@ -149,12 +159,12 @@ async def get_queue(call: OperationCall[Scoped, Any]) -> Answer:
     )
 
 
-async def pause_queue(call: OperationCall[Scoped, EmptyBody]) -> Answer:
+async def pause_queue(call: OperationCall[Scoped, DryRunBody]) -> Answer:
     """Hand out nothing more from a queue."""
     return await _set(call, is_paused=True)
 
 
-async def resume_queue(call: OperationCall[Scoped, EmptyBody]) -> Answer:
+async def resume_queue(call: OperationCall[Scoped, DryRunBody]) -> Answer:
     """Resume a queue."""
     return await _set(call, is_paused=False)
 
@@ -182,6 +192,12 @@ async def _set(
         concurrency_max=concurrency_max,
         actor=call.principal.key_id,
     )
+    if call.body.dry_run:
+        found = await rehearsal.of_queue(call.engine, command)
+        report = await queue_read.get_queue(
+            call.engine, namespace=call.namespace, name=command.name
+        )
+        return Answer(structs.replace(_item(report), consequences=consequences(found)))
     await call.engine.submit(command)
     return await get_queue(call)
 
@@ -227,7 +243,7 @@ OPERATIONS: Final = (
         summary="Hand out nothing more from a queue; running tasks continue.",
         handle=pause_queue,
         action=Action.OPERATE,
-        body=EmptyBody,
+        body=DryRunBody,
         answer=QueueItem,
     ),
     _operation(
@@ -237,7 +253,7 @@ OPERATIONS: Final = (
         summary="Resume a paused queue.",
         handle=resume_queue,
         action=Action.OPERATE,
-        body=EmptyBody,
+        body=DryRunBody,
         answer=QueueItem,
     ),
 )

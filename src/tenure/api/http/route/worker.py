@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any, Final
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field, structs
 
-from tenure.api.http.body import Body, Duration, EmptyBody, given_or
+from tenure.api.http.body import DryRunBody, Duration, given_or
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import CountedPageQuery, Label, Scoped, chosen, labels_of, name_of
 from tenure.api.http.view import (
+    Consequences,
     Instant,
     IsTotalExact,
     NextPageToken,
     TotalCount,
     View,
+    consequences,
     instant,
     instant_or_unset,
     name_or_unset,
@@ -30,8 +33,10 @@ from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease, interval_ms
 from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
+from tenure.engine import rehearsal
 from tenure.engine.read import query
 from tenure.engine.read.query import WorkerView
+from tenure.engine.rehearsal import Consequence
 from tenure.engine.worker import bulk_drain
 from tenure.engine.worker import command as c
 from tenure.engine.worker.beat_log import BeatLog
@@ -52,13 +57,13 @@ class WorkerListQuery(CountedPageQuery, frozen=True):
     ] = field(default_factory=list)
 
 
-class DrainBody(Body, frozen=True):
+class DrainBody(DryRunBody, frozen=True):
     """How long the worker may take; then the rest is handed back."""
 
     deadline_ms: Duration | UnsetType = UNSET
 
 
-class DrainAllBody(Body, frozen=True):
+class DrainAllBody(DryRunBody, frozen=True):
     """Which workers to drain: all labels and the version have to match, and one must be given."""
 
     labels: dict[str, str] = field(default_factory=dict)
@@ -118,6 +123,7 @@ class WorkerItem(View, frozen=True):
     drain_deadline_at: Instant | UnsetType = UNSET
     ended_at: Instant | UnsetType = UNSET
     end_reason: EndReason | UnsetType = UNSET
+    consequences: Consequences = UNSET
 
 
 class WorkerListView(View, frozen=True):
@@ -133,6 +139,7 @@ class DrainedView(View, frozen=True):
     """The workers that are draining now: none of them gets new tasks."""
 
     worker_ids: list[str]
+    consequences: Consequences = UNSET
 
 
 def _shown(view: WorkerView, beat_log: BeatLog) -> WorkerItem:
@@ -214,15 +221,20 @@ async def get_worker(call: OperationCall[Scoped, None]) -> Answer:
     return await _present(call)
 
 
-async def _present(call: OperationCall[Scoped, Any]) -> Answer:
-    """Show a worker as it is now."""
+async def _present(
+    call: OperationCall[Scoped, Any], found_out: Iterable[Consequence] | None = None
+) -> Answer:
+    """Show a worker as it is now, and what would happen to it."""
     found = await query.get_worker(
         call.engine.store,
         namespace=call.namespace,
         worker_id=call.path["workerId"],
         deaf=call.engine.deaf,
     )
-    return Answer(_shown(found, call.engine.beat_log))
+    shown = _shown(found, call.engine.beat_log)
+    if found_out is None:
+        return Answer(shown)
+    return Answer(structs.replace(shown, consequences=consequences(found_out)))
 
 
 async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
@@ -233,15 +245,19 @@ async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
         deadline_ms=given_or(call.body.deadline_ms, DRAIN_DEADLINE_MS),
         actor=call.principal.key_id,
     )
+    if call.body.dry_run:
+        return await _present(call, await rehearsal.of_drain(call.engine, command))
     await call.engine.submit(command)
     return await _present(call)
 
 
-async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
+async def evict_worker(call: OperationCall[Scoped, DryRunBody]) -> Answer:
     """Take a worker offline."""
     command = c.EvictWorker(
         namespace=call.namespace, worker_id=call.path["workerId"], actor=call.principal.key_id
     )
+    if call.body.dry_run:
+        return await _present(call, await rehearsal.of_evict(call.engine, command))
     await call.engine.submit(command)
     return await _present(call)
 
@@ -249,12 +265,20 @@ async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
 async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:
     """Let all matching workers finish their tasks."""
     body = call.body
+    deadline_ms = given_or(body.deadline_ms, DRAIN_DEADLINE_MS)
+    if body.dry_run:
+        matching = await bulk_drain.list_matching(
+            call.engine, namespace=call.namespace, labels=body.labels, version=body.version
+        )
+        shown = consequences(rehearsal.of_drains(matching, deadline_ms))
+        ids = [worker_id for worker_id, _ in matching]
+        return Answer(DrainedView(worker_ids=ids, consequences=shown))
     drained = await bulk_drain.drain_matching(
         call.engine,
         namespace=call.namespace,
         labels=body.labels,
         version=body.version,
-        deadline_ms=given_or(body.deadline_ms, DRAIN_DEADLINE_MS),
+        deadline_ms=deadline_ms,
         actor=call.principal.key_id,
     )
     return Answer(DrainedView(worker_ids=list(drained)))
@@ -302,7 +326,7 @@ OPERATIONS: Final = (
         summary="Take a worker offline at once; its tasks run elsewhere.",
         handle=evict_worker,
         action=Action.OPERATE,
-        body=EmptyBody,
+        body=DryRunBody,
         answer=WorkerItem,
         errors=("not_found", "wrong_state"),
     ),

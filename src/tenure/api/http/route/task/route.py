@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from tenure.api.http.body import EmptyBody
+from tenure.api.http.body import DryRunBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped, chosen
 from tenure.api.http.route.task import view
@@ -23,13 +23,14 @@ from tenure.api.http.route.task.body import (
 )
 from tenure.api.http.route.task.parameter import TaskListQuery, TaskQuery
 from tenure.api.http.route.task.watch import Change, TaskEventStream, wait_for_end
-from tenure.api.http.view import page_fields
+from tenure.api.http.view import consequences, page_fields
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
 from tenure.core.task import enqueue as enqueue_rules
 from tenure.core.task.record import TaskState
+from tenure.engine import rehearsal
 from tenure.engine.read import query
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError
@@ -132,7 +133,7 @@ async def cancel_task(call: OperationCall[Scoped, CancelBody]) -> Answer:
     command = c.CancelTask(
         namespace=call.namespace, task_id=task_id, reason=reason, actor=call.principal.key_id
     )
-    return await _change(call, command)
+    return await _change_or_rehearse(call, command)
 
 
 async def complete_task(call: OperationCall[Scoped, CompleteBody]) -> Answer:
@@ -146,6 +147,22 @@ async def _change(
 ) -> Answer:
     reported = await call.engine.submit(command)
     shown = view.StateView(task_id=call.path["taskId"], state=reported.state.upper())
+    return Answer(shown)
+
+
+async def _change_or_rehearse(
+    call: OperationCall[Scoped, Any], command: c.CancelTask | _PlainChange
+) -> Answer:
+    """Change a task, or only tell what would happen."""
+    if not call.body.dry_run:
+        return await _change(call, command)
+    found = await rehearsal.of_task_change(call.engine, command)
+    task = await query.get_task(
+        call.engine.store, namespace=call.namespace, task_id=command.task_id
+    )
+    shown = view.StateView(
+        task_id=task.id, state=task.state.upper(), consequences=consequences(found)
+    )
     return Answer(shown)
 
 
@@ -171,10 +188,10 @@ _operation: Final = partial(Operation, group="Tasks", query=Scoped)
 def _plain_change(verb: str, kind: type[_PlainChange], summary: str) -> Operation:
     """Return an operation that changes a task and needs only its id."""
 
-    async def change(call: OperationCall[Scoped, EmptyBody]) -> Answer:
+    async def change(call: OperationCall[Scoped, DryRunBody]) -> Answer:
         task_id, key_id = call.path["taskId"], call.principal.key_id
         command = kind(namespace=call.namespace, task_id=task_id, actor=key_id)
-        return await _change(call, command)
+        return await _change_or_rehearse(call, command)
 
     return _operation(
         method="POST",
@@ -183,7 +200,7 @@ def _plain_change(verb: str, kind: type[_PlainChange], summary: str) -> Operatio
         summary=summary,
         handle=change,
         action=Action.SUBMIT,
-        body=EmptyBody,
+        body=DryRunBody,
         answer=view.StateView,
         errors=_WRONG,
     )

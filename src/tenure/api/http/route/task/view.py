@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType, field, structs
 from tenure.api.http.edge.strict_json import is_json
 from tenure.api.http.route.task.body import JSON_ENCODING, Base64
 from tenure.api.http.view import (
+    Consequences,
     Instant,
     IsTotalExact,
     NextPageToken,
@@ -51,6 +52,7 @@ class StateView(View, frozen=True):
 
     task_id: str
     state: StateName
+    consequences: Consequences = UNSET
 
 
 class RetryPolicyView(View, frozen=True):
