@@ -112,6 +112,9 @@ ROUTES: Final[dict[str, Row]] = {
     "POST /v1/workers:drain": Row(
         ADMINS, _at("/v1/workers:drain", {"labels": {"zone": "none"}}), is_change=True
     ),
+    "GET /v1/workers:fleet": Row(READERS, _at("/v1/workers:fleet")),
+    "GET /v1/server": Row(READERS, _plain("/v1/server"), Where.NOWHERE),
+    "GET /v1/overview": Row(READERS, _at("/v1/overview")),
     "GET /v1/queues": Row(READERS, _at("/v1/queues", pageSize=1, pageToken="$queue_cursor")),
     "GET /v1/queues/{queue}": Row(READERS, _at(_QUEUE)),
     "PUT /v1/queues/{queue}": Row(ADMINS, _at(_QUEUE, {"paused": True}), is_change=True),
@@ -188,6 +191,8 @@ ID_FIELDS: Final = frozenset(
 )
 PLAIN_FIELDS: Final = frozenset(
     {
+        "by",
+        "FleetQuery.at",
         "type",
         "inputBase64",
         "outputBase64",

@@ -14,18 +14,20 @@ from tenure.core.limits import (
     RUNS_COUNTED_MAX,
     SAMPLE_QUEUES_AT_ONCE,
     SAMPLE_ROWS_MAX,
+    STALE_SERVER_MS,
 )
 from tenure.core.task.record import TaskState
 from tenure.engine.claim.offer import Group
 from tenure.engine.read.query import scan
-from tenure.store.table import closing, listing
-from tenure.store.table.listing import Crew, Onlooker, Slice
+from tenure.store.table import closing, diagnosis, listing
+from tenure.store.table.listing import Crew, Head, Onlooker, Slice
 from tenure.store.transaction import Store, Tx
 
 GROUPS_MAX: Final = 10_000
 """Groups that one count reads; with more queues only the first of them are read."""
 
 
+_SERVERS_MAX: Final = 100
 HELD: Final = (TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING)
 """The states in which workers hold tasks; of those that are being cancelled, most."""
 
@@ -46,6 +48,8 @@ class Sample(msgspec.Struct, frozen=True):
     runs: dict[str, int] = {}
     closing_lag_ms: int = 0
     at_ms: int = 0
+    paused: frozenset[Group] = frozenset()
+    server_count: int = 1
 
     @property
     def workers(self) -> dict[tuple[str, str], int]:
@@ -82,12 +86,24 @@ async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
 
     async def body(tx: Tx) -> Sample:
         now_ms = await tx.now_ms()
-        oldest = await _oldest_waiting(tx, now_ms)
+        heads = await listing.list_waiting(tx, amount=LINES_SEEN_MAX)
+        paused = frozenset((head.namespace, head.queue) for head in heads if head.is_paused)
+        servers = await diagnosis.list_servers(tx, amount=_SERVERS_MAX)
+        alive = [each for each in servers if each.touched_at_ms > now_ms - STALE_SERVER_MS]
         crews = await listing.count_crews(tx, Onlooker(now_ms, deaf))
         runs = await listing.count_run_states(tx, amount=RUNS_COUNTED_MAX)
         ended_at_ms = await closing.oldest_closing_ms(tx)
         lag_ms = 0 if ended_at_ms is None else max(0, now_ms - ended_at_ms)
-        return Sample(depths, oldest, crews, runs, lag_ms, now_ms)
+        return Sample(
+            depths,
+            _oldest_waiting(heads, now_ms),
+            crews,
+            runs,
+            lag_ms,
+            at_ms=now_ms,
+            paused=paused,
+            server_count=len(alive),
+        )
 
     depths = await _depths(store)
     return await scan(store, body)
@@ -140,9 +156,9 @@ async def _some_depths(tx: Tx, namespace: str, after: str) -> _Depths:
     return found, None if is_whole else names[at - 1]
 
 
-async def _oldest_waiting(tx: Tx, now_ms: int) -> dict[Group, int]:
+def _oldest_waiting(heads: Iterable[Head], now_ms: int) -> dict[Group, int]:
     oldest: dict[Group, int] = {}
-    for head in await listing.list_waiting(tx, amount=LINES_SEEN_MAX):
+    for head in heads:
         group = (head.namespace, head.queue)
         oldest[group] = max(oldest.get(group, 0), now_ms - head.run_at_ms)
     return oldest

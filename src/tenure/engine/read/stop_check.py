@@ -224,19 +224,16 @@ def _sum(sums: Iterable[HeldSum]) -> HeldSum:
 
 def _joined(parts: Sequence[StopCheck], *, is_whole: bool) -> StopCheck:
     """Return one check of all parts; without all of them nothing is safe."""
-    reason = _worst([each.reason for each in parts])
-    commits = [
-        (each.committed_at_ms, each.audit_id) for each in parts if each.committed_at_ms is not None
-    ]
+    latest = max(parts, key=lambda part: part.committed_at_ms or 0)
     unsafe = [each for each in parts if each.safe_count < each.worker_count]
-    committed_at_ms, audit_id = max(commits, default=(None, ""))
     workers = [blocker for each in parts for blocker in each.workers]
+    reason = _worst([each.reason for each in parts])
     return StopCheck(
         reason=reason if is_whole else StopReason.TOO_MANY_WORKERS,
         checked_at_ms=parts[0].checked_at_ms,
         held=_sum([each.held for each in parts]),
-        committed_at_ms=committed_at_ms,
-        audit_id=audit_id,
+        committed_at_ms=latest.committed_at_ms,
+        audit_id=latest.audit_id,
         clears_at_ms=_last([each.clears_at_ms for each in unsafe]),
         worker_count=sum(each.worker_count for each in parts),
         safe_count=sum(each.safe_count for each in parts),
