@@ -87,6 +87,7 @@ TABLES: Final = [
     "api_keys",
     "audit",
     "worker_changes",
+    "statistics",
 ]
 CURSOR_KEY: Final = b"secret of this server"
 

@@ -114,6 +114,7 @@ ROUTES: Final[dict[str, Row]] = {
     ),
     "GET /v1/workers:fleet": Row(READERS, _at("/v1/workers:fleet")),
     "GET /v1/server": Row(READERS, _plain("/v1/server"), Where.NOWHERE),
+    "GET /v1/stats": Row(READERS, _at("/v1/stats", queue="$queue")),
     "GET /v1/overview": Row(READERS, _at("/v1/overview")),
     "GET /v1/queues": Row(READERS, _at("/v1/queues", pageSize=1, pageToken="$queue_cursor")),
     "GET /v1/queues/{queue}": Row(READERS, _at(_QUEUE)),
@@ -193,6 +194,8 @@ PLAIN_FIELDS: Final = frozenset(
     {
         "by",
         "FleetQuery.at",
+        "from",
+        "to",
         "type",
         "inputBase64",
         "outputBase64",

@@ -35,6 +35,7 @@ _TABLES = (
     "api_keys",
     "audit",
     "worker_changes",
+    "statistics",
 )
 _EMPTY = "".join(
     [

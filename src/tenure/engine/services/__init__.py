@@ -14,6 +14,7 @@ from tenure.engine.services.lease_judgement import LeaseJudgement
 from tenure.engine.services.retention import Retention
 from tenure.engine.services.server_row import ServerTouch
 from tenure.engine.services.space_watch import SpaceWatch
+from tenure.engine.services.statistics_rows import StatisticsRows
 from tenure.engine.services.vacuum import Vacuum
 
 
@@ -31,5 +32,6 @@ def all_services() -> list[Job]:
         KeyUse(),
         Retention(),
         SpaceWatch(),
+        StatisticsRows(),
         Vacuum(),
     ]

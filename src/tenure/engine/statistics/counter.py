@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from tenure.core.limits import (
     STATISTICS_QUEUES_MAX,
@@ -16,9 +15,8 @@ from tenure.core.task.record import Task, TaskState
 from tenure.engine.batch.run import Committed
 from tenure.engine.claim.offer import Group
 from tenure.engine.clock import Clock
-from tenure.engine.statistics.figures import Figures, note
+from tenure.engine.statistics.figures import OTHER, Figures, note
 
-OTHER: Final = "other"
 Lines = dict[Group, dict[str, Figures]]
 
 

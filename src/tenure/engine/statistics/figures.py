@@ -9,9 +9,11 @@ from typing import Final
 
 import msgspec
 
+from tenure.core.limits import STATISTICS_TYPES_MAX
 from tenure.engine.latencies import LATENCY_BOUNDS_MS
 
-_MINUTE_MS: Final = 60_000
+OTHER: Final = "other"
+"""The name of all queues, or types, beyond those that are told apart."""
 # What has waited longer than the last bound is shown with twice that bound.
 _LAST_MS: Final = 2 * LATENCY_BOUNDS_MS[-1]
 
@@ -86,6 +88,23 @@ class QueueStep(msgspec.Struct, array_like=True):
     types: dict[str, Figures]
     pending: int = 0
     oldest_waiting_ms: int = 0
+
+    def add(self, other: QueueStep) -> None:
+        """Add another queue or server of the same step."""
+        self._add_types(other)
+        self.pending = max(self.pending, other.pending)
+        self.oldest_waiting_ms = max(self.oldest_waiting_ms, other.oldest_waiting_ms)
+
+    def add_queue(self, other: QueueStep) -> None:
+        """Add another queue: their waiting tasks are together as many."""
+        pending = self.pending + other.pending
+        self.add(other)
+        self.pending = pending
+
+    def _add_types(self, other: QueueStep) -> None:
+        for name, figures in other.types.items():
+            is_known = name in self.types or len(self.types) < STATISTICS_TYPES_MAX
+            self.types.setdefault(name if is_known else OTHER, Figures()).add(figures)
 
 
 def _sums(some: Sequence[int], others: Sequence[int]) -> list[int]:

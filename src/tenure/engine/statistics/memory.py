@@ -43,6 +43,8 @@ class Statistics:
         self._steps: deque[Step] = deque()
         self._at_ms = _step_of(clock.now_ms())
         self.sample: Sample | None = None
+        # Minutes before it are written, or were over before this server began.
+        self._unwritten_ms = _minute_of(clock.now_ms())
 
     def committed(self, committed: Committed) -> None:
         """Count a batch."""
@@ -87,6 +89,32 @@ class Statistics:
             if group[0] == namespace and queue in {"", group[1]}:
                 yield self._at_ms, group[1], self._step(group, types)
 
+    def unwritten(self) -> tuple[int, dict[tuple[int, str, str], bytes]]:
+        """Return the minutes that are over and not written, packed by (time, namespace, queue).
+
+        With them comes the end of the last one, for ``written``.
+        """
+        self.roll()
+        end_ms = _minute_of(self._at_ms)
+        minutes: dict[tuple[int, str, str], QueueStep] = {}
+        queues: dict[tuple[int, str], dict[str, QueueStep]] = {}
+        for step in self._steps:
+            if self._unwritten_ms <= step.at_ms < end_ms:
+                at_ms = _minute_of(step.at_ms)
+                for (namespace, queue), packed in step.queues.items():
+                    known = queues.setdefault((at_ms, namespace), {})
+                    known.setdefault(queue, QueueStep({})).add(_decode(packed))
+        for (at_ms, namespace), by_queue in queues.items():
+            whole = minutes[at_ms, namespace, ""] = QueueStep({})
+            for queue, found in by_queue.items():
+                minutes[at_ms, namespace, queue] = found
+                whole.add_queue(found)
+        return end_ms, {key: _encode(found) for key, found in minutes.items()}
+
+    def written(self, end_ms: int) -> None:
+        """Note that the minutes until then are written."""
+        self._unwritten_ms = end_ms
+
     def _packed(self, lines: Lines) -> dict[Group, bytes]:
         """Pack a step, with queues where nothing happened while tasks wait."""
         groups = dict.fromkeys(lines)
@@ -102,6 +130,15 @@ class Statistics:
             return QueueStep(types)
         pending = sample.depths.get(group, {}).get(TaskState.PENDING, 0)
         return QueueStep(types, pending, sample.oldest_waiting_ms.get(group, 0))
+
+
+def _minute_of(at_ms: int) -> int:
+    return at_ms - at_ms % STATISTICS_ROW_MS
+
+
+def unpacked(body: bytes) -> QueueStep:
+    """Return a packed queue of one minute."""
+    return _decode(body)
 
 
 def _step_of(now_ms: int) -> int:
