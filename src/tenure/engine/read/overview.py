@@ -42,18 +42,9 @@ async def get_overview(engine: Engine, *, namespace: str) -> Overview:
     sample = engine.statistics.sample
     if sample is None:
         return Overview(last_minute=last_minute)
-    tasks: dict[TaskState, int] = {}
-    for group, depths in sample.depths.items():
-        if group[0] == namespace:
-            for state, count in depths.items():
-                tasks[state] = tasks.get(state, 0) + count
+    tasks = _tasks(sample, namespace)
     crews = {group: crew for group, crew in sample.crews.items() if group[0] == namespace}
-    statuses: dict[str, int] = {}
-    healths: dict[str, int] = {}
-    for (status, health), count in counted(crews.values()).items():
-        statuses[status] = statuses.get(status, 0) + count
-        if health:
-            healths[health] = healths.get(health, 0) + count
+    statuses, healths = _sums(counted(crews.values()))
     waiting = {g: ms for g, ms in sample.oldest_waiting_ms.items() if g[0] == namespace}
     groups = sorted({*waiting, *((namespace, queue) for queue in figures)})
     facts = [_facts(sample, group, figures.get(group[1], Figures())) for group in groups]
@@ -68,6 +59,26 @@ async def get_overview(engine: Engine, *, namespace: str) -> Overview:
         held_count=sum(tasks.get(state, 0) for state in HELD),
         attention=attention(facts, healths, now_ms=sample.at_ms),
     )
+
+
+def _tasks(sample: Sample, namespace: str) -> dict[TaskState, int]:
+    tasks: dict[TaskState, int] = {}
+    for group, depths in sample.depths.items():
+        if group[0] == namespace:
+            for state, count in depths.items():
+                tasks[state] = tasks.get(state, 0) + count
+    return tasks
+
+
+def _sums(workers: dict[tuple[str, str], int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the number of workers by status, and that of the active ones by health."""
+    statuses: dict[str, int] = {}
+    healths: dict[str, int] = {}
+    for (status, health), count in workers.items():
+        statuses[status] = statuses.get(status, 0) + count
+        if health:
+            healths[health] = healths.get(health, 0) + count
+    return statuses, healths
 
 
 def _facts(sample: Sample, group: Group, figures: Figures) -> QueueFacts:

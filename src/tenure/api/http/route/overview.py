@@ -218,6 +218,8 @@ OPERATIONS: Final = (
         answer=OverviewView,
         errors=("not_found",),
     ),
+)
+FLEET_OPERATIONS: Final = (
     _operation(
         path="/v1/workers:fleet",
         name="getFleet",

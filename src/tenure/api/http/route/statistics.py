@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -97,22 +97,25 @@ async def show_statistics(call: OperationCall[StatisticsQuery, None]) -> Answer:
 
 def _series(series: Series, steps: list[int]) -> SeriesView:
     points = [series.points.get(at_ms, _NOTHING) for at_ms in steps]
-    wait = [_percentiles(each.figures.wait) for each in points]
-    run = [_percentiles(each.figures.run) for each in points]
     counts = {name: [getattr(each.figures, name) for each in points] for name in _COUNTS}
     return SeriesView(
         **counts,
-        wait_p50_ms=[each[0] for each in wait],
-        wait_p95_ms=[each[1] for each in wait],
-        wait_p99_ms=[each[2] for each in wait],
-        run_p50_ms=[each[0] for each in run],
-        run_p95_ms=[each[1] for each in run],
-        run_p99_ms=[each[2] for each in run],
+        **_columns("wait", [each.figures.wait for each in points]),
+        **_columns("run", [each.figures.run for each in points]),
         pending=[each.pending for each in points],
         oldest_waiting_ms=[each.oldest_waiting_ms for each in points],
         queue=or_unset(series.queue),
         type=or_unset(series.type),
     )
+
+
+def _columns(name: str, counts: list[list[int]]) -> dict[str, Any]:
+    """Return the columns of the percentiles of a latency."""
+    found = [_percentiles(each) for each in counts]
+    return {
+        f"{name}_{share}_ms": [each[at] for each in found]
+        for at, share in enumerate(("p50", "p95", "p99"))
+    }
 
 
 def _percentiles(counts: list[int]) -> tuple[int | None, int | None, int | None]:
