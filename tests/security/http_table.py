@@ -42,7 +42,15 @@ ROUTES: Final[dict[str, Row]] = {
         SUBMITTERS, _at("/v1/tasks:batch", {"tasks": [_NEW]}), is_change=True
     ),
     "GET /v1/tasks": Row(
-        READERS, _at("/v1/tasks", queue="$queue", pageSize=1, pageToken="$task_cursor")
+        READERS,
+        _at(
+            "/v1/tasks",
+            queue="$queue",
+            id="$held",
+            workerId="$worker",
+            pageSize=1,
+            pageToken="$task_cursor",
+        ),
     ),
     "GET /v1/tasks/{taskId}": Row(READERS, _at(_PENDING)),
     "GET /v1/tasks/{taskId}/attempts": Row(READERS, _at("/v1/tasks/$held/attempts")),
@@ -179,6 +187,8 @@ ID_FIELDS: Final = frozenset(
         "namespace",
         "namespaces",
         "WorkerListQuery.id",
+        "TaskListQuery.id",
+        "TaskListQuery.workerId",
         "EventQuery.id",
         "taskId",
         "newTaskId",
@@ -193,6 +203,11 @@ ID_FIELDS: Final = frozenset(
 )
 PLAIN_FIELDS: Final = frozenset(
     {
+        "errorType",
+        "failureReason",
+        "createdAfter",
+        "createdBefore",
+        "idPrefix",
         "by",
         "FleetQuery.at",
         "from",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -31,6 +32,12 @@ class TaskSelection:
     queue: str = ""
     type: str = ""
     state: str = ""
+    states: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    error_type: str = ""
+    failure_reason: str = ""
+    created_after_ms: int = 0
+    created_before_ms: int = 0
     limit: int = 20
     page_token: str = ""
 

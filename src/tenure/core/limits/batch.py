@@ -89,3 +89,7 @@ SPECS_REMEMBERED_MAX: Final = 1_024
 SPEC_BYTES_REMEMBERED_MAX: Final = 4_096
 # Held tasks that a rehearsal of an act decides about, one release batch.
 REHEARSED_MAX: Final = 500
+# Tasks that a search loads at once to look into them, and how often for one page: a tenth of a
+# second. A read that went past many rows counts as half of these.
+SEARCHED_AT_ONCE: Final = 500
+SEARCHES_MAX: Final = 10

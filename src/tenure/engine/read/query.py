@@ -21,6 +21,7 @@ from tenure.core.filter import (
     ALL_WORKERS,
     RunFilter,
     TaskFilter,
+    TaskSearch,
     WorkerFilter,
     query_text,
 )
@@ -46,11 +47,11 @@ from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import Worker
 from tenure.core.worker.stop_check import HeldSum
 from tenure.engine.batch.damage_log import note_damage
-from tenure.errors import NotFound, Unavailable
+from tenure.errors import InvalidArgument, NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
 from tenure.store.table import access as access_table
 from tenure.store.table import lease as lease_table
-from tenure.store.table import listing, run_list, task_list
+from tenure.store.table import listing, run_list, task_list, task_search
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
@@ -59,6 +60,7 @@ from tenure.store.table.listing import NEWEST, Onlooker, Slice, Total
 from tenure.store.transaction import Body, Store, Tx
 
 T = TypeVar("T")
+AnyTaskFilter = TaskFilter | RunFilter | TaskSearch
 RETRY_AFTER_MS: Final = 500
 _NEWEST_KEY: Final = f"{INSTANT_MS_MAX + 1} "
 
@@ -75,6 +77,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     next_page_token: str
     total_count: int | None = None
     is_total_exact: bool = True
+    # A list of tasks that ended early has gone back to this instant.
+    searched_back_to_ms: int | None = None
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,10 +145,13 @@ async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
 
 
 async def list_tasks(
-    store: Store, *, namespace: str, page: PageRequest, where: TaskFilter | RunFilter = ALL_TASKS
+    store: Store, *, namespace: str, page: PageRequest, where: AnyTaskFilter = ALL_TASKS
 ) -> Page[Task]:
     """Return tasks or runs that match the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
+    if page.wants_total and type(where) is TaskSearch:
+        message = "totalCount is possible with queue, type and one state only"
+        raise InvalidArgument(message, field="totalCount")
     what, find, count = _LISTS[type(where)]
     place = _place(namespace, query_text(what, where.checked()), page)
 
@@ -159,13 +166,45 @@ async def list_tasks(
 
     found = await scan(store, body)
     note_damage(found.found)
-    return _page(found, place, lambda task: task.id)
+    shown = _page(found, place, lambda task: task.id)
+    if found.end is None or len(found.found) > place.size:
+        return shown
+    # Ids begin with their instant.
+    back_to_ms = int(found.end.replace("-", "")[:12], 16)
+    return msgspec.structs.replace(shown, searched_back_to_ms=back_to_ms)
+
+
+async def find_listed(
+    store: Store,
+    *,
+    namespace: str,
+    task_ids: Collection[str],
+    page: PageRequest,
+    plain: TaskFilter,
+    where: TaskSearch,
+) -> Page[Task]:
+    """Return those of some tasks that match the filter, newest first, all on one page."""
+    namespace = check.namespace(namespace)
+    check.integer(len(task_ids), "id", 1, LISTED_IDS_MAX)
+    wanted = sorted({check.task_id(each, "id") for each in task_ids}, reverse=True)
+    where.checked()
+    # A cursor is not needed, and one of another list is refused here as well.
+    _place(namespace, query_text("tasks", plain.checked()), page)
+
+    async def body(tx: Tx) -> list[Task]:
+        await _check_namespace(tx, namespace)
+        return await task_list.load_tasks(tx, namespace, wanted)
+
+    found = await scan(store, body)
+    note_damage(found)
+    return Page(tuple(each for each in found if where.takes(each)), "")
 
 
 # What is listed, and how; each function takes the filter next to it.
 _LISTS: Final[dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]]] = {
     TaskFilter: ("tasks", task_list.find_tasks, task_list.count_tasks),
     RunFilter: ("runs", run_list.find_runs, run_list.count_runs),
+    TaskSearch: ("search", task_search.search_tasks, task_list.count_tasks),
 }
 
 

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from tenure.api.http.body import DryRunBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import Scoped, chosen
+from tenure.api.http.parameter import Scoped
 from tenure.api.http.route.task import view
 from tenure.api.http.route.task.body import (
     AgainBody,
@@ -23,13 +23,12 @@ from tenure.api.http.route.task.body import (
 )
 from tenure.api.http.route.task.parameter import TaskListQuery, TaskQuery
 from tenure.api.http.route.task.watch import Change, TaskEventStream, wait_for_end
-from tenure.api.http.view import consequences, page_fields
+from tenure.api.http.view import consequences, instant_or_unset, page_fields
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
-from tenure.core.filter import TaskFilter
+from tenure.core.filter import searched
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
 from tenure.core.task import enqueue as enqueue_rules
-from tenure.core.task.record import TaskState
 from tenure.engine import rehearsal
 from tenure.engine.read import query
 from tenure.engine.task import command as c
@@ -94,15 +93,21 @@ def _placed(error: TenureError, bodies: Sequence[TaskBody]) -> TenureError:
 async def list_tasks(call: OperationCall[TaskListQuery, None]) -> Answer:
     """Show a page of tasks."""
     asked = call.query
-    state = chosen(TaskState, asked.state, "state")
-    found = await query.list_tasks(
-        call.engine.store,
-        namespace=call.namespace,
-        page=requested_page(call.engine, asked, wants_total=asked.total_count),
-        where=TaskFilter(queue=asked.queue, type=asked.type, state=state),
-    )
+    page = requested_page(call.engine, asked, wants_total=asked.total_count)
+    plain, search = asked.plain(), asked.search()
+    store, namespace = call.engine.store, call.namespace
+    if asked.id:
+        found = await query.find_listed(
+            store, namespace=namespace, task_ids=asked.id, page=page, plain=plain, where=search
+        )
+    else:
+        is_plain = search == searched(plain)
+        found = await query.list_tasks(
+            store, namespace=namespace, page=page, where=plain if is_plain else search
+        )
     tasks = [view.task(each, with_payloads=False) for each in found.items]
-    return Answer(view.TaskListView(tasks=tasks, **page_fields(found)))
+    back_to = instant_or_unset(found.searched_back_to_ms)
+    return Answer(view.TaskListView(tasks=tasks, searched_back_to=back_to, **page_fields(found)))
 
 
 async def get_task(call: OperationCall[TaskQuery, None]) -> Answer:

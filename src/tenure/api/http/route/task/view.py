@@ -153,6 +153,10 @@ class TaskListView(View, frozen=True):
     next_page_token: NextPageToken = UNSET
     total_count: TotalCount = UNSET
     is_total_exact: IsTotalExact = UNSET
+    searched_back_to: (
+        Annotated[Instant, Meta(description="This page ended early; the next goes on from here")]
+        | UnsetType
+    ) = UNSET
 
 
 class AttemptItem(View, frozen=True):
