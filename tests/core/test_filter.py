@@ -13,6 +13,7 @@ from tenure.core.filter import (
     TaskFilter,
     TaskSearch,
     WorkerFilter,
+    instant_of,
     query_text,
     searched,
 )
@@ -145,6 +146,10 @@ def test_a_search_takes_the_tasks_that_match_all_its_fields(
     assert where.takes(FAILED) is is_taken
 
 
+def test_an_id_begins_with_its_instant() -> None:
+    assert instant_of(SOME_ID) == AT_MS
+
+
 def test_a_task_without_error_has_no_type_of_it() -> None:
     clean = replace(FAILED, progress=AttemptProgress(), labels=None)
     assert not TaskSearch(error_type="Timeout").takes(clean)
@@ -154,5 +159,10 @@ def test_a_task_without_error_has_no_type_of_it() -> None:
 def test_a_plain_filter_is_a_search_for_the_same() -> None:
     assert searched(TaskFilter()) == TaskSearch()
     plain = TaskFilter(queue="q", type="t", state=TaskState.PENDING)
-    assert searched(plain) == TaskSearch(queue="q", type="t", states=(TaskState.PENDING,))
+    search = TaskSearch(queue="q", type="t", states=(TaskState.PENDING,))
+    assert searched(plain) == search
+    assert search.plain() == plain
+    assert TaskSearch().plain() == TaskFilter()
+    closer = TaskSearch(type="t*")
+    assert closer.plain() is closer
     assert (TaskSearch(type="t").exact_type, TaskSearch(type="t*").exact_type) == ("t", "")

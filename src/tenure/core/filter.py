@@ -88,6 +88,12 @@ class TaskSearch(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidArgument(message, field="idPrefix")
         return self
 
+    def plain(self) -> TaskFilter | TaskSearch:
+        """Return the filter that an index knows, if there is one; else itself."""
+        state = self.states[0] if len(self.states) == 1 else None
+        found = TaskFilter(queue=self.queue, type=self.exact_type, state=state)
+        return found if searched(found) == self else self
+
     def takes(self, task: Task) -> bool:
         """Return whether a task matches."""
         return (
@@ -122,6 +128,11 @@ def _id_at(at_ms: int) -> str:
     """Return the lowest id of an instant."""
     text = f"{at_ms:012x}"
     return f"{text[:8]}-{text[8:]}{_LOWEST_ID[13:]}"
+
+
+def instant_of(id_: str) -> int:
+    """Return the instant in an id."""
+    return int(id_.replace("-", "")[:12], 16)
 
 
 def _is_beginning(text: str) -> bool:

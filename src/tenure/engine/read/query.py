@@ -23,6 +23,7 @@ from tenure.core.filter import (
     TaskFilter,
     TaskSearch,
     WorkerFilter,
+    instant_of,
     query_text,
 )
 from tenure.core.limits import (
@@ -150,8 +151,7 @@ async def list_tasks(
     """Return tasks or runs that match the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
     if page.wants_total and type(where) is TaskSearch:
-        message = "totalCount is possible with queue, type and one state only"
-        raise InvalidArgument(message, field="totalCount")
+        raise InvalidArgument("This search cannot be counted.", field="totalCount")
     what, find, count = _LISTS[type(where)]
     place = _place(namespace, query_text(what, where.checked()), page)
 
@@ -169,9 +169,7 @@ async def list_tasks(
     shown = _page(found, place, lambda task: task.id)
     if found.end is None or len(found.found) > place.size:
         return shown
-    # Ids begin with their instant.
-    back_to_ms = int(found.end.replace("-", "")[:12], 16)
-    return msgspec.structs.replace(shown, searched_back_to_ms=back_to_ms)
+    return msgspec.structs.replace(shown, searched_back_to_ms=instant_of(found.end))
 
 
 async def find_listed(
@@ -188,15 +186,13 @@ async def find_listed(
     check.integer(len(task_ids), "id", 1, LISTED_IDS_MAX)
     wanted = sorted({check.task_id(each, "id") for each in task_ids}, reverse=True)
     where.checked()
-    # A cursor is not needed, and one of another list is refused here as well.
     _place(namespace, query_text("tasks", plain.checked()), page)
 
     async def body(tx: Tx) -> list[Task]:
         await _check_namespace(tx, namespace)
         return await task_list.load_tasks(tx, namespace, wanted)
 
-    found = await scan(store, body)
-    note_damage(found)
+    note_damage(found := await scan(store, body))
     return Page(tuple(each for each in found if where.takes(each)), "")
 
 
@@ -281,23 +277,18 @@ async def find_workers(
     namespace = check.namespace(namespace)
     check.integer(len(worker_ids), "id", 1, LISTED_IDS_MAX)
     wanted = {check.task_id(each, "id") for each in worker_ids}
-    # A cursor is not needed, and one of another list is refused here as well.
     _place(namespace, query_text("workers", where.checked()), page)
 
     async def body(tx: Tx) -> list[WorkerView]:
         await _check_namespace(tx, namespace)
         found = await worker_table.read_workers(tx, wanted)
-        mine = sorted((each for each in found if each.namespace == namespace), key=_id_of)
         leases = {each.worker_id: each for each in await lease_table.read_leases(tx, wanted)}
-        placed = [(each, leases.get(each.id)) for each in reversed(mine)]
-        return await _views(tx, placed, Onlooker(await tx.now_ms(), deaf))
+        mine = [(each, leases.get(each.id)) for each in found if each.namespace == namespace]
+        mine.sort(key=lambda placed: placed[0].id, reverse=True)
+        return await _views(tx, mine, Onlooker(await tx.now_ms(), deaf))
 
     views = await scan(store, body)
     return Page(tuple(each for each in views if where.takes(each.worker, each.health)), "")
-
-
-def _id_of(worker: Worker) -> str:
-    return worker.id
 
 
 async def check_reporter(

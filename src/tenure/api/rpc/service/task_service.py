@@ -19,7 +19,7 @@ from tenure.api.rpc.view import journal_view, task_view
 from tenure.core import check
 from tenure.core.access import task_token as task_tokens
 from tenure.core.access.permission import Action
-from tenure.core.filter import TaskFilter, TaskSearch, searched
+from tenure.core.filter import TaskFilter, TaskSearch
 from tenure.core.limits import JOURNAL_REQUESTS_MAX
 from tenure.core.task.record import Reason, Task, TaskState
 from tenure.core.task.refusal import attempt_mismatch, is_held
@@ -360,13 +360,7 @@ def _where(request: pb.ListTasksRequest, state: TaskState | None) -> TaskFilter 
         created_from_ms=request.created_after_ms or None,
         created_to_ms=request.created_before_ms or None,
     )
-    is_exact = not request.type.endswith("*")
-    plain = TaskFilter(
-        queue=request.task_queue,
-        type=request.type if is_exact else "",
-        state=search.states[0] if len(search.states) == 1 else None,
-    )
-    return plain if searched(plain) == search else search
+    return search.plain()
 
 
 SPEC: Final = ServiceSpec(

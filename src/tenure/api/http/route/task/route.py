@@ -26,7 +26,6 @@ from tenure.api.http.route.task.watch import Change, TaskEventStream, wait_for_e
 from tenure.api.http.view import consequences, instant_or_unset, page_fields
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
-from tenure.core.filter import searched
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
 from tenure.core.task import enqueue as enqueue_rules
 from tenure.engine import rehearsal
@@ -101,10 +100,7 @@ async def list_tasks(call: OperationCall[TaskListQuery, None]) -> Answer:
             store, namespace=namespace, task_ids=asked.id, page=page, plain=plain, where=search
         )
     else:
-        is_plain = search == searched(plain)
-        found = await query.list_tasks(
-            store, namespace=namespace, page=page, where=plain if is_plain else search
-        )
+        found = await query.list_tasks(store, namespace=namespace, page=page, where=search.plain())
     tasks = [view.task(each, with_payloads=False) for each in found.items]
     back_to = instant_or_unset(found.searched_back_to_ms)
     return Answer(view.TaskListView(tasks=tasks, searched_back_to=back_to, **page_fields(found)))
