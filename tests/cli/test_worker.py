@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tenure.api.http.route.worker import WorkerItem
-from tenure.cli.show.view import ShownWorker
+from tenure.api.http.route.worker_look import HeldView, StopBlockerView, StopCheckView
+from tenure.cli.show.view import ShownHeld, ShownStopBlocker, ShownStopCheck, ShownWorker
 from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, read
 from tests.cli.server import ServerProcess
@@ -229,6 +230,35 @@ def test_a_watched_list_tells_each_change(run: Run, server: ServerProcess, queue
     assert run("workers", "ls", "--watch", "-o", "json").exit_code == 2
 
 
+def test_a_stop_is_safe_when_a_drained_worker_has_finished(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    version = ("--version", f"{queue}-v1")
+    with SmallWorker(server.grpc, queue) as worker:
+        task_id = hold(run, worker, queue)
+        checked = run("workers", "stop-check", worker.worker_id)
+        assert checked.exit_code == 1
+        assert "Drain it first" in checked.stdout
+        run("workers", "drain", worker.worker_id)
+        shown = run("workers", "stop-check", *version, "-o", "json")
+        reason = json.loads(shown.stdout)["reason"]
+        assert (shown.exit_code, reason) == (1, "holds_attempts")
+        assert task_id in run("workers", "stop-check", worker.worker_id[-8:]).stdout
+        late = run("workers", "stop-check", *version, "--wait", "--timeout", "600ms")
+        assert late.exit_code == 124
+        worker.gate.set()
+        waited = run("workers", "stop-check", *version, "--wait", "--timeout", "30s", "-o", "json")
+        assert (waited.exit_code, read(waited)["isSafe"]) == (0, True)
+        assert read(waited)["committedAt"]
+    assert run("workers", "stop-check", "--version", "none", "--wait").exit_code == 1
+    assert run("workers", "stop-check").exit_code == 2
+
+
 def test_the_names_in_json_are_those_of_http() -> None:
-    ours = set(ShownWorker.__struct_encode_fields__)
-    assert ours - set(WorkerItem.__struct_encode_fields__) == {"leaseLeftMs", "mayStop"}
+    for ours, theirs in (
+        (ShownWorker, WorkerItem),
+        (ShownStopCheck, StopCheckView),
+        (ShownHeld, HeldView),
+        (ShownStopBlocker, StopBlockerView),
+    ):
+        assert set(ours.__struct_encode_fields__) <= set(theirs.__struct_encode_fields__)

@@ -91,6 +91,8 @@ TABLES: Final = [
     "secrets",
     "api_keys",
     "audit",
+    "worker_changes",
+    "statistics",
 ]
 CURSOR_KEY: Final = b"secret of this server"
 

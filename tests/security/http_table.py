@@ -57,7 +57,15 @@ ROUTES: Final[dict[str, Row]] = {
         SUBMITTERS, _at("/v1/tasks:batch", {"tasks": [_NEW]}), is_change=True
     ),
     "GET /v1/tasks": Row(
-        READERS, _at("/v1/tasks", queue="$queue", pageSize=1, pageToken="$task_cursor")
+        READERS,
+        _at(
+            "/v1/tasks",
+            queue="$queue",
+            id="$held",
+            workerId="$worker",
+            pageSize=1,
+            pageToken="$task_cursor",
+        ),
     ),
     "GET /v1/tasks/{taskId}": Row(READERS, _at(_PENDING)),
     "GET /v1/tasks/{taskId}/attempts": Row(READERS, _at("/v1/tasks/$held/attempts")),
@@ -143,14 +151,24 @@ ROUTES: Final[dict[str, Row]] = {
         READERS, _at(f"{_SCHEDULE}/fires", pageSize=1, pageToken="$fire_cursor")
     ),
     "GET /v1/workers": Row(
-        READERS, _at("/v1/workers", queue="$queue", pageSize=1, pageToken="$worker_cursor")
+        READERS,
+        _at("/v1/workers", queue="$queue", id="$worker", pageSize=1, pageToken="$worker_cursor"),
     ),
     "GET /v1/workers/{workerId}": Row(READERS, _at(_WORKER)),
+    "GET /v1/workers/{workerId}/held": Row(READERS, _at(f"{_WORKER}/held")),
+    "GET /v1/workers/{workerId}/events": Row(READERS, _at(f"{_WORKER}/events")),
+    "GET /v1/workers/{workerId}/beats": Row(READERS, _at(f"{_WORKER}/beats")),
+    "GET /v1/workers/{workerId}/stop-check": Row(READERS, _at(f"{_WORKER}/stop-check")),
+    "GET /v1/workers:stop-check": Row(READERS, _at("/v1/workers:stop-check", version="1")),
     "POST /v1/workers/{workerId}/drain": Row(ADMINS, _at(f"{_WORKER}/drain"), is_change=True),
     "POST /v1/workers/{workerId}/evict": Row(ADMINS, _at(f"{_WORKER}/evict"), is_change=True),
     "POST /v1/workers:drain": Row(
         ADMINS, _at("/v1/workers:drain", {"labels": {"zone": "none"}}), is_change=True
     ),
+    "GET /v1/workers:fleet": Row(READERS, _at("/v1/workers:fleet")),
+    "GET /v1/server": Row(READERS, _plain("/v1/server"), Where.NOWHERE),
+    "GET /v1/stats": Row(READERS, _at("/v1/stats", queue="$queue")),
+    "GET /v1/overview": Row(READERS, _at("/v1/overview")),
     "GET /v1/queues": Row(READERS, _at("/v1/queues", pageSize=1, pageToken="$queue_cursor")),
     "GET /v1/queues/{queue}": Row(READERS, _at(_QUEUE)),
     "PUT /v1/queues/{queue}": Row(ADMINS, _at(_QUEUE, {"paused": True}), is_change=True),
@@ -197,7 +215,7 @@ ROUTES: Final[dict[str, Row]] = {
     ),
     "POST /v1/token-keys": Row(ADMINS, _plain("/v1/token-keys"), Where.WHOLE),
     "GET /v1/audit": Row(ADMINS, _at("/v1/audit", actor="$key")),
-    "GET /v1/events": Row(READERS, _at("/v1/events", queue="$queue")),
+    "GET /v1/events": Row(READERS, _at("/v1/events", queue="$queue", digest=250, id="$pending")),
     "GET /v1/diagnosis": Row(ADMINS, _at("/v1/diagnosis")),
     "GET /healthz": Row(READERS, _plain("/healthz"), Where.OPEN),
     "GET /readyz": Row(READERS, _plain("/readyz"), Where.OPEN),
@@ -215,6 +233,10 @@ ID_FIELDS: Final = frozenset(
     {
         "namespace",
         "namespaces",
+        "WorkerListQuery.id",
+        "TaskListQuery.id",
+        "TaskListQuery.workerId",
+        "EventQuery.id",
         "taskId",
         "newTaskId",
         "newRunId",
@@ -230,6 +252,15 @@ ID_FIELDS: Final = frozenset(
 )
 PLAIN_FIELDS: Final = frozenset(
     {
+        "errorType",
+        "failureReason",
+        "createdAfter",
+        "createdBefore",
+        "idPrefix",
+        "by",
+        "FleetQuery.at",
+        "from",
+        "to",
         "type",
         "inputBase64",
         "outputBase64",
@@ -291,8 +322,6 @@ PLAIN_FIELDS: Final = frozenset(
         "overlap",
         "note",
         "mode",
-        "from",
-        "to",
         "after",
         # What a caller calls its trigger, within one schedule.
         "triggerId",

@@ -209,6 +209,7 @@ _ADMIN: Final[dict[str, Row]] = {
     "DrainWorkers": Row(ADMINS, {**_HERE, "labels": {"zone": "none"}}, is_change=True),
     "EvictWorker": Row(ADMINS, _WORKER, is_change=True),
     "ListQueues": Row(READERS, {**_HERE, "pageSize": 1, "pageToken": "$queue_cursor"}),
+    "CheckStop": Row(READERS, _WORKER),
     "GetQueue": Row(READERS, {**_HERE, "name": "$queue"}),
     "SetQueue": Row(ADMINS, {**_HERE, "name": "$queue", "isPaused": True}, is_change=True),
     "CreateNamespace": Row(ADMINS, {"name": "$namespace"}, Where.WHOLE, answer="already_exists"),

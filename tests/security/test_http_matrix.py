@@ -154,7 +154,10 @@ async def test_an_id_of_another_namespace_is_as_one_that_does_not_exist(
         told.append(await stage.http(method, request, who))
     assert told[0].text == told[1].text
     if row.answer == OK:
-        assert told[0].code in TOLD.get(place.name, {OK})
+        # A filter of a list finds nothing, whatever it names.
+        is_filter = place.path in {"query.id", "query.workerId"}
+        allowed = {OK} if is_filter else TOLD.get(place.name, {OK})
+        assert told[0].code in allowed
     if place.path == "query.namespace":
         await _compare_headers(stage, route, who)
     assert await stage.rows(OTHER_NAMESPACE) == before

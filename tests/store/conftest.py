@@ -37,6 +37,8 @@ _TABLES = (
     "secrets",
     "api_keys",
     "audit",
+    "worker_changes",
+    "statistics",
 )
 _EMPTY = "".join(
     [

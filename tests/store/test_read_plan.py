@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
+from tenure.core.task.record import TaskState
 from tenure.store import statement
 from tenure.store.postgres import PostgresStore
 from tenure.store.postgres.store import READ_SETTINGS
@@ -67,6 +68,10 @@ READS: Final = (
     ("find_finished_tasks", (*NONE, *AT_END), SEEN),
     ("find_unsuccessful_tasks", (NAMESPACE, "", "", "failed", *AT_END), PAGE),
     ("find_held_tasks", (NAMESPACE, "", "", "running", *AT_END), SEEN),
+    ("find_state_tasks", (NAMESPACE, "", "", "running", *AT_END), PAGE),
+    ("find_state_tasks", (NAMESPACE, "", "", "waiting", *AT_END), PAGE),
+    ("find_state_tasks", (NAMESPACE, "", "none", "running", *AT_END), SEEN),
+    ("count_state_tasks", (NAMESPACE, "", "none", "running", SEEN), SEEN),
     ("find_queue_tasks", (*LARGE, *AT_END), SEEN),
     ("find_queue_tasks", (*SMALL, *AT_END), PAGE),
     ("count_live_tasks", (*NONE, SEEN), SEEN),
@@ -215,7 +220,8 @@ async def test_tasks_that_are_done_at_once_never_enter_the_indexes_of_reads(fres
     await postgres_store.open()
     numbers = range(1, 1_001)
     await insert(postgres_store, *(pending(number) for number in numbers))
-    taken = [replace(held(number), version=0) for number in numbers]
+    dispatched = TaskState.DISPATCHED
+    taken = [replace(held(number), version=0, state=dispatched) for number in numbers]
     await postgres_store.transaction(lambda tx: task_table.update_tasks(tx, taken))
     done = [finished_from(replace(task, version=1)) for task in taken]
     await postgres_store.transaction(lambda tx: task_table.finish_tasks(tx, done))
@@ -225,11 +231,12 @@ async def test_tasks_that_are_done_at_once_never_enter_the_indexes_of_reads(fres
         sizes = await connection.fetch(
             "SELECT c.relname, pg_relation_size(c.oid) FROM pg_index AS i "
             "JOIN pg_class AS c ON c.oid = i.indexrelid WHERE c.relkind = 'i' AND "
-            "(c.relname = 'tasks_resting' OR pg_get_expr(i.indpred, i.indrelid) LIKE '%succeeded%')"
+            "(c.relname IN ('tasks_resting', 'tasks_states') "
+            "OR pg_get_expr(i.indpred, i.indrelid) LIKE '%succeeded%')"
         )
     finally:
         await connection.close()
-    assert len(sizes) > 1
+    assert len(sizes) > 2
     # One page is an index without entries.
     assert all(size <= EMPTY_INDEX_BYTES for _, size in sizes), sizes
 

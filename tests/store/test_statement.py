@@ -72,6 +72,7 @@ TEXTS: Final = {
 SHARED: Final = {
     "count_depths": 1,
     "count_queue_tasks": 1,
+    "sum_worker_held": 1,
     "beat_leases": 1,
     "send_notification": 1,
     "read_entries": 2,

@@ -26,6 +26,7 @@ from tenure.engine.batch.memory import BatchMemory
 from tenure.engine.batch.runner import BatchRunner, Pause, WorkEntry
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.dispatch import SEATING, Dispatch
+from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
 from tenure.engine.command import Answer, AnyCommand, Command, TaskRef
@@ -46,6 +47,7 @@ from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.key_use import write_last
 from tenure.engine.services.schedule_firing import ScheduleFiring
 from tenure.engine.settings import Settings
+from tenure.engine.statistics.memory import Statistics
 from tenure.engine.store_outage import StoreOutage
 from tenure.engine.task.command import ClaimTasks, SignalCancels
 from tenure.engine.worker import command as c
@@ -90,6 +92,7 @@ class Engine:
         self.settings = settings or Settings()
         self.server_id = server_id or clock.new_id()
         self.meter: Meter = NULL_METER
+        self.statistics = Statistics(clock)
         self.alarm, self.grace_alarm = Alarm(), Alarm()
         self.alarms, self.schedule_news = _by_service(self.alarm, self.grace_alarm), ScheduleNews()
         self.finished_count = 0
@@ -107,7 +110,7 @@ class Engine:
         self._heartbeats = HeartbeatRun(
             store, clock, self.settings, meter=lambda: self.meter, lose=self._lose, pause=pause
         )
-        self.worker_keys = self._heartbeats.worker_keys
+        self.worker_keys, self.beat_log = self._heartbeats.worker_keys, self._heartbeats.beat_log
         work = self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
         self._replicas = ReplicaHints(store, self.outage)
@@ -267,6 +270,10 @@ class Engine:
             previous_beat_at_ms=renewed.lease.previous_beat_at_ms,
         )
         return renewed, await self.submit(report)
+
+    def batch_context(self, plan: ClaimPlan) -> batch.Context:
+        """Return what a batch that is only rehearsed needs in addition to its commands."""
+        return self._memory.context(plan, None)
 
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session accepts."""
@@ -442,6 +449,7 @@ class Engine:
         self._wake_services(committed.ws)
         if self.events.is_wanted:
             self.events.committed(committed.ws)
+        self.statistics.committed(committed)
         self.meter.committed(committed)
 
     def _is_idle_after(self, entries: Sequence[WorkEntry]) -> bool:

@@ -189,23 +189,231 @@ class EvictWorkerResponse(google.protobuf.message.Message):
 Global___EvictWorkerResponse: typing_extensions.TypeAlias = EvictWorkerResponse
 
 @typing.final
+class CheckStopRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class LabelsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    WORKER_ID_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    worker_id: builtins.str
+    """Either one worker, or all with labels and version."""
+    version: builtins.str
+    @property
+    def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        worker_id: builtins.str = ...,
+        labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        version: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["labels", b"labels", "namespace_id", b"namespace_id", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
+
+Global___CheckStopRequest: typing_extensions.TypeAlias = CheckStopRequest
+
+@typing.final
+class CheckStopResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IS_SAFE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    CHECKED_AT_MS_FIELD_NUMBER: builtins.int
+    HELD_COUNT_FIELD_NUMBER: builtins.int
+    UNCONFIRMED_COUNT_FIELD_NUMBER: builtins.int
+    IS_HELD_COUNT_EXACT_FIELD_NUMBER: builtins.int
+    WORKER_COUNT_FIELD_NUMBER: builtins.int
+    SAFE_COUNT_FIELD_NUMBER: builtins.int
+    COMMITTED_AT_MS_FIELD_NUMBER: builtins.int
+    AUDIT_ID_FIELD_NUMBER: builtins.int
+    OLDEST_HELD_AT_MS_FIELD_NUMBER: builtins.int
+    LAST_RESULT_AT_MS_FIELD_NUMBER: builtins.int
+    CLEARS_AT_MS_FIELD_NUMBER: builtins.int
+    BLOCKERS_FIELD_NUMBER: builtins.int
+    WORKERS_FIELD_NUMBER: builtins.int
+    is_safe: builtins.bool
+    reason: builtins.str
+    """drained, offline; not_drained, holds_attempts, no_worker, too_many_workers"""
+    checked_at_ms: builtins.int
+    held_count: builtins.int
+    unconfirmed_count: builtins.int
+    is_held_count_exact: builtins.bool
+    worker_count: builtins.int
+    safe_count: builtins.int
+    committed_at_ms: builtins.int
+    """After this commit nothing was handed out; 0 = there was none."""
+    audit_id: builtins.str
+    oldest_held_at_ms: builtins.int
+    last_result_at_ms: builtins.int
+    """0 = not known at this server"""
+    clears_at_ms: builtins.int
+    """When what is left goes back at the latest; 0 = not known"""
+    @property
+    def blockers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___HeldAttempt]:
+        """Of one worker, up to 100, the longest held first."""
+
+    @property
+    def workers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StopBlocker]:
+        """Of several workers, up to 100 that are in the way."""
+
+    def __init__(
+        self,
+        *,
+        is_safe: builtins.bool = ...,
+        reason: builtins.str = ...,
+        checked_at_ms: builtins.int = ...,
+        held_count: builtins.int = ...,
+        unconfirmed_count: builtins.int = ...,
+        is_held_count_exact: builtins.bool = ...,
+        worker_count: builtins.int = ...,
+        safe_count: builtins.int = ...,
+        committed_at_ms: builtins.int = ...,
+        audit_id: builtins.str = ...,
+        oldest_held_at_ms: builtins.int = ...,
+        last_result_at_ms: builtins.int = ...,
+        clears_at_ms: builtins.int = ...,
+        blockers: collections.abc.Iterable[Global___HeldAttempt] | None = ...,
+        workers: collections.abc.Iterable[Global___StopBlocker] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["audit_id", b"audit_id", "blockers", b"blockers", "checked_at_ms", b"checked_at_ms", "clears_at_ms", b"clears_at_ms", "committed_at_ms", b"committed_at_ms", "held_count", b"held_count", "is_held_count_exact", b"is_held_count_exact", "is_safe", b"is_safe", "last_result_at_ms", b"last_result_at_ms", "oldest_held_at_ms", b"oldest_held_at_ms", "reason", b"reason", "safe_count", b"safe_count", "unconfirmed_count", b"unconfirmed_count", "worker_count", b"worker_count", "workers", b"workers"]) -> None: ...
+
+Global___CheckStopResponse: typing_extensions.TypeAlias = CheckStopResponse
+
+@typing.final
+class HeldAttempt(google.protobuf.message.Message):
+    """A live attempt that names a worker."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    HANDED_AT_MS_FIELD_NUMBER: builtins.int
+    task_id: builtins.str
+    type: builtins.str
+    state: builtins.str
+    """DISPATCHED, RUNNING or CANCELLING"""
+    attempt: builtins.int
+    handed_at_ms: builtins.int
+    def __init__(
+        self,
+        *,
+        task_id: builtins.str = ...,
+        type: builtins.str = ...,
+        state: builtins.str = ...,
+        attempt: builtins.int = ...,
+        handed_at_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "handed_at_ms", b"handed_at_ms", "state", b"state", "task_id", b"task_id", "type", b"type"]) -> None: ...
+
+Global___HeldAttempt: typing_extensions.TypeAlias = HeldAttempt
+
+@typing.final
+class StopBlocker(google.protobuf.message.Message):
+    """A worker that must not be stopped yet."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    HELD_COUNT_FIELD_NUMBER: builtins.int
+    worker_id: builtins.str
+    reason: builtins.str
+    held_count: builtins.int
+    def __init__(
+        self,
+        *,
+        worker_id: builtins.str = ...,
+        reason: builtins.str = ...,
+        held_count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["held_count", b"held_count", "reason", b"reason", "worker_id", b"worker_id"]) -> None: ...
+
+Global___StopBlocker: typing_extensions.TypeAlias = StopBlocker
+
+@typing.final
 class Queue(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class CountsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
     NAME_FIELD_NUMBER: builtins.int
     IS_PAUSED_FIELD_NUMBER: builtins.int
     CONCURRENCY_MAX_FIELD_NUMBER: builtins.int
     TYPES_FIELD_NUMBER: builtins.int
     IS_COUNT_EXACT_FIELD_NUMBER: builtins.int
+    COUNTS_FIELD_NUMBER: builtins.int
+    SAMPLE_AT_MS_FIELD_NUMBER: builtins.int
+    OLDEST_WAITING_MS_FIELD_NUMBER: builtins.int
+    WORKER_COUNT_FIELD_NUMBER: builtins.int
+    SLOTS_FIELD_NUMBER: builtins.int
+    HELD_FIELD_NUMBER: builtins.int
+    PER_MINUTE_FIELD_NUMBER: builtins.int
+    WAIT_MS_FIELD_NUMBER: builtins.int
+    IS_TYPE_COUNT_EXACT_FIELD_NUMBER: builtins.int
     name: builtins.str
     is_paused: builtins.bool
     concurrency_max: builtins.int
     """0 = no limit"""
     is_count_exact: builtins.bool
-    """False when counting stopped: there are at least so many, maybe of more types."""
+    """False when counting stopped: there are at least so many."""
+    sample_at_ms: builtins.int
+    """0 = this server has not sampled yet, and the next four are not known."""
+    oldest_waiting_ms: builtins.int
+    """0 = no task waits"""
+    worker_count: builtins.int
+    slots: builtins.int
+    held: builtins.int
+    is_type_count_exact: builtins.bool
+    """False when counts are those of the sample: of each type there are at least so many."""
     @property
     def types(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TypeCount]:
         """Live tasks by type."""
+
+    @property
+    def counts(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """Live tasks by state; of a queue with more than 1,000, as the server has sampled them last."""
+
+    @property
+    def per_minute(self) -> Global___PerMinute:
+        """In the last minute, as this server has counted it."""
+
+    @property
+    def wait_ms(self) -> Global___WaitMs:
+        """Of the tasks that were started then; unset = none were."""
 
     def __init__(
         self,
@@ -215,10 +423,76 @@ class Queue(google.protobuf.message.Message):
         concurrency_max: builtins.int = ...,
         types: collections.abc.Iterable[Global___TypeCount] | None = ...,
         is_count_exact: builtins.bool = ...,
+        counts: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        sample_at_ms: builtins.int = ...,
+        oldest_waiting_ms: builtins.int = ...,
+        worker_count: builtins.int = ...,
+        slots: builtins.int = ...,
+        held: builtins.int = ...,
+        per_minute: Global___PerMinute | None = ...,
+        wait_ms: Global___WaitMs | None = ...,
+        is_type_count_exact: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["concurrency_max", b"concurrency_max", "is_count_exact", b"is_count_exact", "is_paused", b"is_paused", "name", b"name", "types", b"types"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["per_minute", b"per_minute", "wait_ms", b"wait_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["concurrency_max", b"concurrency_max", "counts", b"counts", "held", b"held", "is_count_exact", b"is_count_exact", "is_paused", b"is_paused", "is_type_count_exact", b"is_type_count_exact", "name", b"name", "oldest_waiting_ms", b"oldest_waiting_ms", "per_minute", b"per_minute", "sample_at_ms", b"sample_at_ms", "slots", b"slots", "types", b"types", "wait_ms", b"wait_ms", "worker_count", b"worker_count"]) -> None: ...
 
 Global___Queue: typing_extensions.TypeAlias = Queue
+
+@typing.final
+class PerMinute(google.protobuf.message.Message):
+    """What happened to tasks in one minute."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ENQUEUED_FIELD_NUMBER: builtins.int
+    STARTED_FIELD_NUMBER: builtins.int
+    SUCCEEDED_FIELD_NUMBER: builtins.int
+    FAILED_FIELD_NUMBER: builtins.int
+    CANCELLED_FIELD_NUMBER: builtins.int
+    LOST_FIELD_NUMBER: builtins.int
+    enqueued: builtins.int
+    started: builtins.int
+    succeeded: builtins.int
+    failed: builtins.int
+    cancelled: builtins.int
+    lost: builtins.int
+    """Attempts that ended because their worker was lost, or no longer had them."""
+    def __init__(
+        self,
+        *,
+        enqueued: builtins.int = ...,
+        started: builtins.int = ...,
+        succeeded: builtins.int = ...,
+        failed: builtins.int = ...,
+        cancelled: builtins.int = ...,
+        lost: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancelled", b"cancelled", "enqueued", b"enqueued", "failed", b"failed", "lost", b"lost", "started", b"started", "succeeded", b"succeeded"]) -> None: ...
+
+Global___PerMinute: typing_extensions.TypeAlias = PerMinute
+
+@typing.final
+class WaitMs(google.protobuf.message.Message):
+    """About how long 50, 95 and 99 of 100 tasks waited at most."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    P50_FIELD_NUMBER: builtins.int
+    P95_FIELD_NUMBER: builtins.int
+    P99_FIELD_NUMBER: builtins.int
+    p50: builtins.int
+    p95: builtins.int
+    p99: builtins.int
+    def __init__(
+        self,
+        *,
+        p50: builtins.int = ...,
+        p95: builtins.int = ...,
+        p99: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["p50", b"p50", "p95", b"p95", "p99", b"p99"]) -> None: ...
+
+Global___WaitMs: typing_extensions.TypeAlias = WaitMs
 
 @typing.final
 class TypeCount(google.protobuf.message.Message):

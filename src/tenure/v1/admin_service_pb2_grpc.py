@@ -50,6 +50,11 @@ class AdminServiceStub(object):
                 request_serializer=tenure_dot_v1_dot_admin__service__pb2.EvictWorkerRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_admin__service__pb2.EvictWorkerResponse.FromString,
                 _registered_method=True)
+        self.CheckStop = channel.unary_unary(
+                '/tenure.v1.AdminService/CheckStop',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.CheckStopRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.CheckStopResponse.FromString,
+                _registered_method=True)
         self.ListQueues = channel.unary_unary(
                 '/tenure.v1.AdminService/ListQueues',
                 request_serializer=tenure_dot_v1_dot_admin__service__pb2.ListQueuesRequest.SerializeToString,
@@ -182,6 +187,13 @@ class AdminServiceServicer(object):
 
     def EvictWorker(self, request, context):
         """Takes a worker offline at once; its tasks run elsewhere.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckStop(self, request, context):
+        """Whether workers may be stopped without interrupting anything, and what shows it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -347,6 +359,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.EvictWorker,
                     request_deserializer=tenure_dot_v1_dot_admin__service__pb2.EvictWorkerRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_admin__service__pb2.EvictWorkerResponse.SerializeToString,
+            ),
+            'CheckStop': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckStop,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.CheckStopRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.CheckStopResponse.SerializeToString,
             ),
             'ListQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.ListQueues,
@@ -541,6 +558,33 @@ class AdminService(object):
             '/tenure.v1.AdminService/EvictWorker',
             tenure_dot_v1_dot_admin__service__pb2.EvictWorkerRequest.SerializeToString,
             tenure_dot_v1_dot_admin__service__pb2.EvictWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckStop(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/CheckStop',
+            tenure_dot_v1_dot_admin__service__pb2.CheckStopRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.CheckStopResponse.FromString,
             options,
             channel_credentials,
             insecure,

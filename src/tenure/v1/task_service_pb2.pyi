@@ -131,6 +131,22 @@ Global___GetTaskResponse: typing_extensions.TypeAlias = GetTaskResponse
 class ListTasksRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class LabelsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     NAMESPACE_ID_FIELD_NUMBER: builtins.int
     TASK_QUEUE_FIELD_NUMBER: builtins.int
     TYPE_FIELD_NUMBER: builtins.int
@@ -138,6 +154,12 @@ class ListTasksRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     WANTS_TOTAL_FIELD_NUMBER: builtins.int
+    STATES_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    ERROR_TYPE_FIELD_NUMBER: builtins.int
+    FAILURE_REASON_FIELD_NUMBER: builtins.int
+    CREATED_AFTER_MS_FIELD_NUMBER: builtins.int
+    CREATED_BEFORE_MS_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     task_queue: builtins.str
     type: builtins.str
@@ -145,6 +167,20 @@ class ListTasksRequest(google.protobuf.message.Message):
     page_size: builtins.int
     page_token: builtins.str
     wants_total: builtins.bool
+    error_type: builtins.str
+    failure_reason: builtins.str
+    """For example RETRIES_EXHAUSTED."""
+    created_after_ms: builtins.int
+    """By the instants in the ids; 0 = any"""
+    created_before_ms: builtins.int
+    @property
+    def states(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[tenure.v1.task_pb2.TaskState.ValueType]:
+        """These look into each row, so that a page may be empty although it is not the last. A type that
+        ends with a star is the beginning of one.
+        """
+
+    @property
+    def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     def __init__(
         self,
         *,
@@ -155,8 +191,14 @@ class ListTasksRequest(google.protobuf.message.Message):
         page_size: builtins.int = ...,
         page_token: builtins.str = ...,
         wants_total: builtins.bool = ...,
+        states: collections.abc.Iterable[tenure.v1.task_pb2.TaskState.ValueType] | None = ...,
+        labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        error_type: builtins.str = ...,
+        failure_reason: builtins.str = ...,
+        created_after_ms: builtins.int = ...,
+        created_before_ms: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token", "state", b"state", "task_queue", b"task_queue", "type", b"type", "wants_total", b"wants_total"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_after_ms", b"created_after_ms", "created_before_ms", b"created_before_ms", "error_type", b"error_type", "failure_reason", b"failure_reason", "labels", b"labels", "namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token", "state", b"state", "states", b"states", "task_queue", b"task_queue", "type", b"type", "wants_total", b"wants_total"]) -> None: ...
 
 Global___ListTasksRequest: typing_extensions.TypeAlias = ListTasksRequest
 
@@ -168,12 +210,15 @@ class ListTasksResponse(google.protobuf.message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     TOTAL_COUNT_FIELD_NUMBER: builtins.int
     IS_TOTAL_EXACT_FIELD_NUMBER: builtins.int
+    SEARCHED_BACK_TO_MS_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
     """Empty on the last page; a page may be short or empty although it is not the last."""
     total_count: builtins.int
     """If requested; at most 10,000 are counted."""
     is_total_exact: builtins.bool
     """For total_count: false when counting stopped, so that there are at least so many."""
+    searched_back_to_ms: builtins.int
+    """This page ended early and has gone back to this instant; 0 = it did not."""
     @property
     def tasks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.Task]: ...
     def __init__(
@@ -183,9 +228,10 @@ class ListTasksResponse(google.protobuf.message.Message):
         next_page_token: builtins.str = ...,
         total_count: builtins.int | None = ...,
         is_total_exact: builtins.bool = ...,
+        searched_back_to_ms: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_total_count", b"_total_count", "total_count", b"total_count"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_total_count", b"_total_count", "is_total_exact", b"is_total_exact", "next_page_token", b"next_page_token", "tasks", b"tasks", "total_count", b"total_count"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_total_count", b"_total_count", "is_total_exact", b"is_total_exact", "next_page_token", b"next_page_token", "searched_back_to_ms", b"searched_back_to_ms", "tasks", b"tasks", "total_count", b"total_count"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_total_count", b"_total_count"]) -> typing.Literal["total_count"] | None: ...
 
 Global___ListTasksResponse: typing_extensions.TypeAlias = ListTasksResponse

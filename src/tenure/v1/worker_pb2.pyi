@@ -143,6 +143,9 @@ class Worker(google.protobuf.message.Message):
     SESSION_NO_FIELD_NUMBER: builtins.int
     ADDRESS_FIELD_NUMBER: builtins.int
     SEAT_FIELD_NUMBER: builtins.int
+    MAY_STOP_FIELD_NUMBER: builtins.int
+    OLDEST_HELD_AT_MS_FIELD_NUMBER: builtins.int
+    LEASE_LEFT_MS_FIELD_NUMBER: builtins.int
     worker_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -165,10 +168,16 @@ class Worker(google.protobuf.message.Message):
     end_reason: builtins.str
     """deregistered, lease_expired, unreachable, superseded, evicted"""
     held_count: builtins.int
-    """The live attempts that it holds according to the server; set for a single worker, not in lists."""
+    """The live attempts that it holds according to the server; in a list at most 1,000 are counted."""
     session_no: builtins.int
     address: builtins.str
     """Of a served worker: where it listens, and how its calls went."""
+    may_stop: builtins.bool
+    """It gets nothing more and holds nothing: a stop interrupts nothing."""
+    oldest_held_at_ms: builtins.int
+    """0 = it holds nothing"""
+    lease_left_ms: builtins.int
+    """By the clock of the server; below 0 it may be judged any moment."""
     @property
     def workflow_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """All types that it can run, of activities and of workflows."""
@@ -211,10 +220,16 @@ class Worker(google.protobuf.message.Message):
         session_no: builtins.int = ...,
         address: builtins.str = ...,
         seat: Global___Seat | None = ...,
+        may_stop: builtins.bool = ...,
+        oldest_held_at_ms: builtins.int = ...,
+        lease_left_ms: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_held_count", b"_held_count", "held_count", b"held_count", "last_heartbeat_at", b"last_heartbeat_at", "registered_at", b"registered_at", "seat", b"seat"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_held_count", b"_held_count", "active_count", b"active_count", "address", b"address", "drain_deadline_at_ms", b"drain_deadline_at_ms", "end_reason", b"end_reason", "ended_at_ms", b"ended_at_ms", "health", b"health", "held_count", b"held_count", "hostname", b"hostname", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_duration_ms", b"lease_duration_ms", "lease_until_ms", b"lease_until_ms", "max_concurrent", b"max_concurrent", "mode", b"mode", "name", b"name", "namespace_id", b"namespace_id", "pid", b"pid", "registered_at", b"registered_at", "seat", b"seat", "session_no", b"session_no", "status", b"status", "task_queue", b"task_queue", "total_completed", b"total_completed", "total_failed", b"total_failed", "version", b"version", "worker_id", b"worker_id", "workflow_types", b"workflow_types"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_held_count", b"_held_count", "_lease_left_ms", b"_lease_left_ms", "held_count", b"held_count", "last_heartbeat_at", b"last_heartbeat_at", "lease_left_ms", b"lease_left_ms", "registered_at", b"registered_at", "seat", b"seat"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_held_count", b"_held_count", "_lease_left_ms", b"_lease_left_ms", "active_count", b"active_count", "address", b"address", "drain_deadline_at_ms", b"drain_deadline_at_ms", "end_reason", b"end_reason", "ended_at_ms", b"ended_at_ms", "health", b"health", "held_count", b"held_count", "hostname", b"hostname", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_duration_ms", b"lease_duration_ms", "lease_left_ms", b"lease_left_ms", "lease_until_ms", b"lease_until_ms", "max_concurrent", b"max_concurrent", "may_stop", b"may_stop", "mode", b"mode", "name", b"name", "namespace_id", b"namespace_id", "oldest_held_at_ms", b"oldest_held_at_ms", "pid", b"pid", "registered_at", b"registered_at", "seat", b"seat", "session_no", b"session_no", "status", b"status", "task_queue", b"task_queue", "total_completed", b"total_completed", "total_failed", b"total_failed", "version", b"version", "worker_id", b"worker_id", "workflow_types", b"workflow_types"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_held_count", b"_held_count"]) -> typing.Literal["held_count"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_lease_left_ms", b"_lease_left_ms"]) -> typing.Literal["lease_left_ms"] | None: ...
 
 Global___Worker: typing_extensions.TypeAlias = Worker
 

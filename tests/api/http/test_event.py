@@ -337,3 +337,45 @@ async def test_one_address_leaves_streams_for_others_when_there_are_no_keys(smal
     listeners = await _fill(small)
     assert b" 200 OK" in await listeners.open("127.0.0.2")
     listeners.close()
+
+
+async def test_a_digest_adds_up_and_has_the_hints_of_what_was_named(site: Site) -> None:
+    world, engine = site.world, site.engine
+    named = await site.enqueue()
+    path = f"{PATH}?digest=100&id={named}&kind=task,worker"
+    async with site.client.stream("GET", path) as answer:
+        await eventually(lambda: engine.events.subscriber_count == 1)
+        worker_id = await world.worker(engine)
+        for _ in range(3):
+            await site.enqueue(queue="other")
+        await site.call("POST", f"/v1/tasks/{named}/pause")
+        counts: dict[str, dict[str, int]] = {}
+        workers: list[str] = []
+        hints: list[Any] = []
+        async with asyncio.timeout(ANSWER_S):
+            async for _, name, data in events(answer):
+                assert name == "digest"
+                for queue, kinds in data["counts"].items():
+                    known = counts.setdefault(queue, {})
+                    for kind, count in kinds.items():
+                        known[kind] = known.get(kind, 0) + count
+                workers += data["workers"]
+                hints += data["hints"]
+                assert data["hasAllWorkers"] is True
+                if hints:
+                    break
+    assert counts == {"default": {"worker": 1, "task": 1}, "other": {"task": 3}}
+    assert workers == [worker_id]
+    (hint,) = hints
+    assert (hint["id"], hint["state"]) == (named, "PAUSED")
+
+
+async def test_a_digest_that_is_no_digest_is_refused(small: Site) -> None:
+    for query, field in (
+        ("digest=99", "digest"),
+        ("digest=10001", "digest"),
+        ("id=a", "id"),
+        ("digest=250&" + "&".join(["id=a"] * 201), "id"),
+    ):
+        refused = await small.refused("GET", f"{PATH}?{query}")
+        assert refused == (400, "invalid_argument", {"field": field}), query

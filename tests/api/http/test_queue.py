@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tenure.api.metrics.metric import Metrics
+from tenure.api.metrics.sampler import Sampler
+from tenure.engine.read import queue as queue_read
 from tests.api.http.site import TASK, Site
 
 
@@ -18,11 +23,58 @@ async def test_a_queue_is_shown_with_its_brakes_and_its_live_tasks(site: Site) -
         "counts": {"PENDING": 1, "DISPATCHED": 1},
         "types": {"call": {"PENDING": 1}, "mail": {"DISPATCHED": 1}},
         "isCountExact": True,
+        "isTypeCountExact": True,
+        "perMinute": {
+            "enqueued": 2,
+            "started": 1,
+            "succeeded": 0,
+            "failed": 0,
+            "cancelled": 0,
+            "lost": 0,
+        },
+        "waitMs": {"p50": 0, "p95": 1, "p99": 1},
     }
     assert await site.call("GET", "/v1/queues/default") == shown
     assert await site.call("GET", "/v1/queues") == {"queues": [shown]}
     unused = await site.call("GET", "/v1/queues/unused")
     assert (unused["paused"], unused["counts"]) == (False, {})
+
+
+async def test_a_queue_has_what_was_sampled_of_it(site: Site) -> None:
+    world, engine = site.world, site.engine
+    worker_id = await world.worker(engine, slots=7)
+    await world.worker(engine, slots=3)
+    await world.worker(engine, queue="elsewhere")
+    await site.enqueue()
+    await world.claim(engine, worker_id)
+    await site.enqueue()
+    await world.advance(1_500)
+    assert await Sampler(engine, Metrics()).run_once()
+    await site.enqueue()
+    shown = await site.call("GET", "/v1/queues/default")
+    assert shown["sampleAt"] == "2026-01-01T00:00:01.500Z"
+    assert (shown["workerCount"], shown["slots"], shown["held"]) == (2, 10, 1)
+    assert shown["oldestWaitingMs"] == 1_500
+    # What is counted at once is newer than the sample.
+    assert shown["counts"] == {"PENDING": 2, "DISPATCHED": 1}
+    assert (await site.call("GET", "/v1/queues"))["queues"] == [shown]
+    unused = await site.call("GET", "/v1/queues/unused")
+    assert (unused["workerCount"], unused["oldestWaitingMs"]) == (0, 0)
+
+
+async def test_a_large_queue_has_the_counts_of_the_sample(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_read, "QUEUE_LOOK_MAX", 2)
+    monkeypatch.setattr(queue_read, "COUNTED_MAX", 3)
+    for type_ in "ababa":
+        await site.enqueue(type=type_)
+    shown = await site.call("GET", "/v1/queues/default")
+    assert (shown["counts"], shown["isCountExact"]) == ({"PENDING": 3}, False)
+    assert await Sampler(site.engine, Metrics()).run_once()
+    shown = await site.call("GET", "/v1/queues/default")
+    assert (shown["counts"], shown["isCountExact"]) == ({"PENDING": 5}, True)
+    assert (shown["types"], shown["isTypeCountExact"]) == ({"a": {"PENDING": 2}}, False)
 
 
 async def test_queues_come_page_by_page(site: Site) -> None:

@@ -40,6 +40,12 @@ async def test_a_worker_is_shown_with_lease_health_labels_totals_and_what_it_hol
         "registeredAt": "2026-01-01T00:00:00.000Z",
         "health": "HEALTHY",
         "heldCount": 1,
+        "isHeldCountExact": True,
+        "oldestHeldAt": "2026-01-01T00:00:00.000Z",
+        "mayStop": False,
+        "leaseLeftMs": 30_000,
+        "intervalMs": 10_000,
+        "perMinute": 0,
         "activeCount": 1,
         "totalCompleted": 5,
         "totalFailed": 1,
@@ -70,6 +76,10 @@ async def test_workers_are_listed_by_queue_status_label_version_and_health(site:
     ):
         listed = await site.call("GET", f"/v1/workers{query}")
         assert [each["workerId"] for each in listed["workers"]] == expected, query
+    both = await site.call("GET", f"/v1/workers?id={europe}&id={america}&id={UNKNOWN_ID}")
+    assert [each["workerId"] for each in both["workers"]] == [america, europe]
+    one = await site.call("GET", f"/v1/workers?id={europe}&id={america}&status=ONLINE")
+    assert [each["workerId"] for each in one["workers"]] == [europe]
     first = await site.call("GET", "/v1/workers?pageSize=1&totalCount=true")
     assert (first["totalCount"], len(first["workers"])) == (2, 1)
     second = await site.call("GET", f"/v1/workers?pageToken={first['nextPageToken']}")
@@ -80,6 +90,9 @@ async def test_workers_are_listed_by_queue_status_label_version_and_health(site:
         ("label=zone", "label"),
         ("label=zone=a&label=zone=b", "label"),
         ("label=a b=c", "labels"),
+        ("id=me", "id"),
+        (f"id={europe}&pageToken=x", "pageToken"),
+        ("&".join([f"id={europe}"] * 101), "id"),
     ):
         refused = await site.refused("GET", f"/v1/workers?{query}")
         assert refused == (400, "invalid_argument", {"field": field}), query

@@ -350,9 +350,9 @@ class TestWorkers:
         await world.held(engine, other)
         await world.running(engine, worker)
         task = await world.held(engine, worker)
-        assert (await world.view(worker)).held_count == 2
+        assert (await world.view(worker)).held.count == 2
         await world.finish(engine, worker, task)
-        assert (await world.view(worker)).held_count == 1
+        assert (await world.view(worker)).held.count == 1
 
     async def test_a_foreign_or_unknown_worker_is_not_found(
         self, world: World, engine: Engine
@@ -440,12 +440,11 @@ class TestQueues:
             await listed_queues(engine, namespace=OTHER_NAMESPACE, page=page(2, token))
 
     async def test_counting_stops_at_a_limit_and_says_so(
-        self, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+        self, world: World, engine: Engine
     ) -> None:
         await world.add(engine, 3, queue="few")
         await world.add(engine, 9, queue="many")
-        monkeypatch.setattr(query, "COUNTED_MAX", 4)
-        few, many = (await listed_queues(engine)).items
+        few, many = (await listed_queues(engine, counted_max=4)).items
         assert (few.count(TaskState.PENDING), few.is_exact) == (3, True)
         assert (many.count(TaskState.PENDING), many.is_exact) == (4, False)
 

@@ -186,7 +186,7 @@ async def test_end_state_1_health_is_in_one_place_and_unreachable_needs_lease_an
         served.engine.store, namespace=NAMESPACE, worker_id=worker.worker_id
     )
     assert (view.worker.status, view.health) == (WorkerStatus.ONLINE, "late")
-    assert view.held_count == 1
+    assert view.held.count == 1
 
 
 async def test_end_state_2_a_slow_worker_delays_no_other(served: ServedWorld) -> None:

@@ -23,6 +23,14 @@ class EmptyBody(Body, frozen=True):
     """Nothing, or an empty object."""
 
 
+class DryRunBody(Body, frozen=True):
+    """Whether only to tell what would happen."""
+
+    dry_run: Annotated[
+        bool, Meta(description="Change nothing, and answer with the consequences")
+    ] = False
+
+
 def given_or(value: T | UnsetType, default: T) -> T:
     """Return the client's value, or else the default."""
     return default if isinstance(value, UnsetType) else value

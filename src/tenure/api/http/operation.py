@@ -25,6 +25,7 @@ from tenure.core.access.principal import Principal
 from tenure.core.access.task_token import Claims
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
+from tenure.engine.read.shared_read import SharedReads
 from tenure.errors import InvalidArgument, RateLimited
 
 Q = TypeVar("Q", bound=NoQuery)
@@ -92,6 +93,7 @@ class RequestContext:
     waits: Gate = field(default_factory=lambda: Gate(limits.HTTP_WAITS_MAX, "waiting requests"))
     streams: Gate = field(default_factory=lambda: Gate(limits.HTTP_STREAMS_MAX, "streams"))
     allowance: Allowance = field(default_factory=lambda: Allowance(SystemClock()))
+    fleets: SharedReads = field(default_factory=lambda: SharedReads(limits.FLEET_SHARED_MS))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,19 @@ from tenure.api.http import docs, openapi
 from tenure.api.http.edge.error import JSON, MethodNotAllowed
 from tenure.api.http.operation import Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
-from tenure.api.http.route import api_key, audit, diagnosis, event, health, namespace, queue, worker
+from tenure.api.http.route import (
+    api_key,
+    audit,
+    diagnosis,
+    event,
+    health,
+    namespace,
+    overview,
+    queue,
+    statistics,
+    worker,
+    worker_look,
+)
 from tenure.api.http.route.callback import route as callback
 from tenure.api.http.route.endpoint import route as endpoint
 from tenure.api.http.route.run import explain as run_explain
@@ -60,11 +72,15 @@ OPERATIONS: Final = (
     *callback.OPERATIONS,
     *endpoint.OPERATIONS,
     *worker.OPERATIONS,
+    *worker_look.OPERATIONS,
+    *overview.FLEET_OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,
     *api_key.OPERATIONS,
     *audit.OPERATIONS,
     *event.OPERATIONS,
+    *overview.OPERATIONS,
+    *statistics.OPERATIONS,
     *diagnosis.OPERATIONS,
     *health.OPERATIONS,
     _operation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Any, Final, TypeVar
 
@@ -11,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tenure.api.http.body import EPOCH
 from tenure.engine.read.query import Page
+from tenure.engine.rehearsal import Consequence
 
 T = TypeVar("T")
 Instant = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
@@ -32,6 +34,27 @@ class ErrorView(View, frozen=True):
 
     error: str
     message: str
+
+
+class ConsequenceView(View, frozen=True):
+    """One thing that would happen, how often, and how to say it."""
+
+    code: str
+    count: int
+    message: str
+
+
+Consequences = (
+    Annotated[list[ConsequenceView], Meta(description="Present when dryRun: nothing was changed")]
+    | UnsetType
+)
+
+
+def consequences(found: Iterable[Consequence]) -> list[ConsequenceView]:
+    """Show what would happen."""
+    return [
+        ConsequenceView(code=each.code, count=each.count, message=each.message) for each in found
+    ]
 
 
 def values(kind: type[enum.StrEnum]) -> Meta:

@@ -44,6 +44,7 @@ class Sampler:
             log.exception("sample.failed")
             self._is_failing = True
         else:
+            self._engine.statistics.sampled(sample)
             self._metrics.sampled(sample)
             self._is_failing = False
         return not self._is_failing

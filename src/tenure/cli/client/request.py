@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -31,6 +32,12 @@ class TaskSelection:
     queue: str = ""
     type: str = ""
     state: str = ""
+    states: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    error_type: str = ""
+    failure_reason: str = ""
+    created_after_ms: int = 0
+    created_before_ms: int = 0
     limit: int = 20
     page_token: str = ""
 
@@ -87,6 +94,14 @@ class CompletionRequest(TypedDict):
     error_type: str
     is_final: bool
     attempt: int | None
+
+
+class StopChoice(TypedDict):
+    """Which workers are to be stopped: one, or all with these labels and this version."""
+
+    worker_id: str | None
+    labels: tuple[tuple[str, str], ...]
+    version: str
 
 
 class DrainChoice(TypedDict):

@@ -61,6 +61,12 @@ class TaskClient:
             task_queue=query.queue,
             type=query.type,
             state=_state(query.state),
+            states=[_state(each) for each in query.states],
+            labels=query.labels,
+            error_type=query.error_type,
+            failure_reason=query.failure_reason,
+            created_after_ms=query.created_after_ms,
+            created_before_ms=query.created_before_ms,
             page_size=min(query.limit, PAGE_SIZE_MAX),
             page_token=query.page_token,
         )

@@ -9,7 +9,7 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 
 from tenure.cli.client.connection import ServerConnection
-from tenure.cli.client.request import DrainChoice, WorkerQuery
+from tenure.cli.client.request import DrainChoice, StopChoice, WorkerQuery
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError, refused
 from tenure.cli.show import view
@@ -92,17 +92,19 @@ class WorkerClient:
         )
         answer = self._call(self._stub.ListWorkers, request, workflow_pb.ListWorkersResponse)
         now_ms = self._now_ms()
-        shown = [view.worker(self._exact(each), now_ms) for each in answer.workers]
-        return shown, answer.next_page_token
+        return [view.worker(each, now_ms) for each in answer.workers], answer.next_page_token
 
-    def _exact(self, worker: worker_pb2.Worker) -> worker_pb2.Worker:
-        """Ask again for a worker of a list that looks as if it might be stopped now.
-
-        Lists show what the worker said with its last heartbeat; only the server knows what it has
-        handed out since, and whoever stops the worker because of our word must not lose it.
-        """
-        is_draining = worker.status == worker_pb2.WORKER_STATUS_DRAINING
-        return self._worker(worker.worker_id) if is_draining and not worker.active_count else worker
+    def check_stop(self, choice: StopChoice) -> view.ShownStopCheck:
+        """Return whether one worker, or all that match, may be stopped."""
+        request = admin_pb.CheckStopRequest(
+            namespace_id=self._namespace,
+            worker_id=choice["worker_id"] or "",
+            labels=dict(choice["labels"]),
+            version=choice["version"],
+        )
+        return view.stop_check(
+            self._call(self._admin.CheckStop, request, admin_pb.CheckStopResponse)
+        )
 
     def drain(self, choice: DrainChoice) -> list[str]:
         """Let workers finish what they hold and give them nothing new; return their ids."""

@@ -15,7 +15,7 @@ from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
     from tenure.cli.show.table import Column
-    from tenure.cli.show.view import ShownQueue
+    from tenure.cli.show.view import ShownPerMinute, ShownQueue
 
 # The counts, the most important first.
 _RANKS: Final = ("PENDING", "RUNNING", "DISPATCHED", "PAUSED", "CANCELLING", "WAITING")
@@ -33,7 +33,7 @@ def _columns() -> Sequence[Column[ShownQueue]]:
     def count(state: str) -> Column[ShownQueue]:
         return Column(
             state,
-            lambda queue: _count_text(queue, queue.counts.get(state, 0)),
+            lambda queue: _count_text(queue.counts.get(state, 0), is_exact=queue.is_count_exact),
             rank=_RANKS.index(state) + 1,
         )
 
@@ -42,12 +42,32 @@ def _columns() -> Sequence[Column[ShownQueue]]:
         Column("STATE", lambda queue: queue.state),
         Column("LIMIT", lambda queue: queue.concurrency_max or parameter.NO_LIMIT, rank=3),
         *map(count, parameter.LIVE_STATES),
+        Column("OLDEST", _oldest_text, rank=4),
+        Column("WAIT", _wait_text, rank=5),
+        Column("DONE/MIN", lambda queue: _done(queue.per_minute), rank=6),
     )
 
 
-def _count_text(queue: ShownQueue, count: int) -> str:
+def _oldest_text(queue: ShownQueue) -> str:
+    """Return how long the first task has waited that could be handed out."""
+    from tenure.cli.show.text import duration_text
+
+    return duration_text(queue.oldest_waiting_ms) if queue.oldest_waiting_ms else ""
+
+
+def _wait_text(queue: ShownQueue) -> str:
+    from tenure.cli.show.text import duration_text
+
+    return duration_text(queue.wait_ms.p95) if queue.wait_ms else ""
+
+
+def _done(minute: ShownPerMinute) -> int:
+    return minute.succeeded + minute.failed + minute.cancelled
+
+
+def _count_text(count: int, *, is_exact: bool) -> str:
     """Return a count; with a plus where counting stopped."""
-    return f"{count}+" if count and not queue.is_count_exact else str(count)
+    return str(count) if is_exact or not count else f"{count}+"
 
 
 @queues.command("ls", short_help="List queues.", epilog=examples("tenure queues ls --all -o json"))
@@ -56,8 +76,9 @@ def _count_text(queue: ShownQueue, count: int) -> str:
 def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
     """List queues that have settings or live tasks, with the number of tasks in each state.
 
-    STATE is PAUSED if no tasks are handed out. Counting stops at 10,000 tasks per queue: 10000+
-    means at least that many.
+    STATE is PAUSED if no tasks are handed out. Queues with more than 1,000 tasks have the numbers
+    of the last sample, some seconds old. OLDEST is how long the first claimable task has waited;
+    WAIT is the time within which 95 of 100 tasks of the last minute were started.
     """
     from tenure.cli.show import listing
 
@@ -84,13 +105,24 @@ def _facts(queue: ShownQueue) -> Iterator[tuple[str, object]]:
     yield "queue", queue.name
     yield "state", queue.state
     yield "limit", queue.concurrency_max or parameter.NO_LIMIT
-    for name, counts in {"all types": queue.counts, **queue.types}.items():
-        shown = [
-            f"{_count_text(queue, counts[state])} {state.lower()}"
-            for state in parameter.LIVE_STATES
-            if counts.get(state)
-        ]
-        yield name, ", ".join(shown) or "no live tasks"
+    yield "oldest waits", _oldest_text(queue)
+    yield "95 of 100 wait", _wait_text(queue)
+    if queue.worker_count is not None:
+        yield "workers", f"{queue.worker_count} with {queue.slots} slots, {queue.held} in use"
+    minute = queue.per_minute
+    yield "last minute", f"{minute.enqueued} enqueued, {_done(minute)} ended, {minute.lost} lost"
+    yield "all types", _counts_text(queue.counts, is_exact=queue.is_count_exact)
+    for name, counts in queue.types.items():
+        yield name, _counts_text(counts, is_exact=queue.is_type_count_exact)
+
+
+def _counts_text(counts: dict[str, int], *, is_exact: bool) -> str:
+    shown = [
+        f"{_count_text(counts[state], is_exact=is_exact)} {state.lower()}"
+        for state in parameter.LIVE_STATES
+        if counts.get(state)
+    ]
+    return ", ".join(shown) or "no live tasks"
 
 
 @queues.command(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Unpack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
@@ -111,43 +112,90 @@ def _wait(
         raise click.exceptions.Exit(1)
 
 
+class _Chosen(TypedDict):
+    """Which tasks are wanted."""
+
+    queue: str
+    type_name: str
+    states: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    error_type: str
+    failure_reason: str
+    since_ms: int | None
+    before_ms: int | None
+
+
 @tasks.command(
     "ls",
     short_help="List tasks, newest first.",
     epilog=examples(
         "tenure tasks ls --queue images --state FAILED",
+        "tenure tasks ls --type 'charge_*' --label order=8841 --since 2h",
         "tenure tasks ls --all -o jsonl | jq -r .taskId",
     ),
 )
 @click.option(
     "--queue", default="", shell_complete=suggestion.queues, help="Only tasks of this queue."
 )
-@click.option("--type", "type_name", default="", help="Only tasks of this type.")
+@click.option(
+    "--type", "type_name", default="", help="Only tasks of this type; charge_* is a beginning."
+)
 @click.option(
     "--state",
+    "states",
     type=click.Choice(parameter.TASK_STATES, case_sensitive=False),
-    help="Only tasks in this state.",
+    multiple=True,
+    help="Only tasks in this state. Repeatable.",
+)
+@label_option("Only tasks with this label. Repeatable; all must match.")
+@click.option("--error", "error_type", default="", help="Only tasks whose last error has it.")
+@click.option(
+    "--reason", "failure_reason", default="", help="Only tasks that failed for this reason."
+)
+@click.option(
+    "--since",
+    "since_ms",
+    metavar="DURATION",
+    type=parameter.duration_ms,
+    help="Only tasks that were created in this time.",
+)
+@click.option(
+    "--before",
+    "before_ms",
+    metavar="DURATION",
+    type=parameter.duration_ms,
+    help="Only tasks that were created longer ago than this.",
 )
 @parameter.page_options
 @with_server
 def list_(
-    call: Invocation,
-    *,
-    queue: str,
-    type_name: str,
-    state: str | None,
-    **page: Unpack[parameter.PageOptions],
+    call: Invocation, *, limit: int, page_token: str, is_all: bool, **chosen: Unpack[_Chosen]
 ) -> None:
-    """List tasks, newest first."""
+    """List tasks, newest first.
+
+    Labels, errors, reasons, times and the beginning of a type are looked for in each row. A page
+    may then be empty although there are more: --all reads on.
+    """
     from tenure.cli.show import listing, task_table
 
+    now_ms = call.client.now_ms()
+    since_ms, before_ms = chosen["since_ms"], chosen["before_ms"]
+    selection = TaskSelection(
+        queue=chosen["queue"],
+        type=chosen["type_name"],
+        states=chosen["states"],
+        labels=dict(chosen["labels"]),
+        error_type=chosen["error_type"],
+        failure_reason=chosen["failure_reason"].upper(),
+        created_after_ms=0 if since_ms is None else now_ms - since_ms,
+        created_before_ms=0 if before_ms is None else now_ms - before_ms,
+    )
+
     def pages(token: str, limit: int) -> tuple[list[ShownTask], str]:
-        query = TaskSelection(
-            queue=queue, type=type_name, state=state or "", limit=limit, page_token=token
-        )
-        return call.client.tasks.list_tasks(query)
+        return call.client.tasks.list_tasks(replace(selection, limit=limit, page_token=token))
 
     shown = listing.Listing("tasks", "tenure tasks ls", pages)
+    page = parameter.PageOptions(limit=limit, page_token=page_token, is_all=is_all)
     listing.show(call.output, shown, page, lambda: task_table.columns(call.client.now_ms()))
 
 

@@ -9,7 +9,8 @@ import click
 
 from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
-from tenure.cli.client.request import DrainChoice, WorkerQuery
+from tenure.cli.client.request import DrainChoice, StopChoice, WorkerQuery
+from tenure.cli.exit_code import ExitCode
 from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import check_wait, examples, label_option
 
@@ -154,6 +155,48 @@ def drain(
         draining.wait_until_offline(call, ids, timeout_ms)
     else:
         draining.show_drained(call, ids)
+
+
+@workers.command(
+    "stop-check",
+    short_help="Say whether workers can be stopped.",
+    epilog=examples(
+        "tenure workers stop-check 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10",
+        "tenure workers stop-check --version 1.4.2 --wait --timeout 10m",
+    ),
+)
+@click.argument("worker_id", metavar="[ID]", required=False, shell_complete=suggestion.worker_ids)
+@label_option("Check workers with this label. Repeatable; all must match.")
+@click.option("--version", default="", help="Check workers of this version.")
+@parameter.wait_options
+@with_server
+def stop_check(
+    call: Invocation, *, is_waited: bool, timeout_ms: int | None, **choice: Unpack[StopChoice]
+) -> None:
+    """Say whether a stop of one worker, or of all that match, interrupts nothing.
+
+    It is safe when each worker is drained or offline and no live attempt names it: after the commit
+    of the drain nothing was handed out. The exit code is 0 if it is safe, else 1. With --wait the
+    command waits until it is safe.
+    """
+    from tenure.cli.client.stop_wait import wait_until_safe
+    from tenure.cli.show import stop_table
+
+    check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
+    if (choice["worker_id"] is not None) == bool(choice["labels"] or choice["version"]):
+        raise click.UsageError("Give the ID of one worker, or --label or --version for several.")
+    if choice["worker_id"] is not None:
+        choice["worker_id"] = call.client.workers.find_id(choice["worker_id"])
+    if is_waited:
+        found = wait_until_safe(call, choice, timeout_ms)
+    else:
+        found = call.client.workers.check_stop(choice)
+    if call.output.is_table:
+        call.output.facts(stop_table.facts(found, call.client.now_ms()))
+    else:
+        call.output.write(found)
+    if not found.is_safe:
+        sys.exit(ExitCode.FAILED)
 
 
 @workers.command(

@@ -189,6 +189,7 @@ class ShownWorker(Shown, frozen=True, kw_only=True):
     lease: ShownLease | None = None
     lease_left_ms: int | None = None
     may_stop: bool
+    oldest_held_at: str | None = None
     total_completed: int
     total_failed: int
     name: str | None = None
@@ -204,6 +205,63 @@ class ShownWorker(Shown, frozen=True, kw_only=True):
     seat: ShownSeat | None = None
 
 
+class ShownHeld(Shown, frozen=True):
+    """A live attempt that names a worker."""
+
+    task_id: str
+    type: str
+    state: str
+    attempt: int
+    handed_at: str
+
+
+class ShownStopBlocker(Shown, frozen=True):
+    """A worker that must not be stopped yet."""
+
+    worker_id: str
+    reason: str
+    held_count: int
+
+
+class ShownStopCheck(Shown, frozen=True, kw_only=True):
+    """Whether workers may be stopped without interrupting anything, and what shows it."""
+
+    is_safe: bool
+    reason: str
+    checked_at: str
+    held_count: int
+    unconfirmed_count: int
+    is_held_count_exact: bool
+    worker_count: int
+    safe_count: int
+    committed_at: str | None = None
+    audit_id: str | None = None
+    oldest_held_at: str | None = None
+    last_result_at: str | None = None
+    clears_at: str | None = None
+    blockers: list[ShownHeld]
+    workers: list[ShownStopBlocker]
+
+
+class ShownPerMinute(Shown, frozen=True):
+    """What happened to the tasks of a queue in the last minute."""
+
+    enqueued: int
+    started: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    lost: int
+
+
+class ShownWait(Shown, frozen=True):
+    """About how long 50, 95 and 99 of 100 tasks waited at most."""
+
+    p50: int
+    p95: int
+    p99: int
+
+
 class ShownQueue(Shown, frozen=True):
     """A queue: its settings, and its live tasks by state and by type and state."""
 
@@ -213,6 +271,14 @@ class ShownQueue(Shown, frozen=True):
     counts: dict[str, int]
     types: dict[str, dict[str, int]]
     is_count_exact: bool
+    is_type_count_exact: bool
+    per_minute: ShownPerMinute
+    wait_ms: ShownWait | None = None
+    held: int | None = None
+    worker_count: int | None = None
+    slots: int | None = None
+    oldest_waiting_ms: int | None = None
+    sample_at: str | None = None
 
     @property
     def state(self) -> str:
@@ -337,7 +403,6 @@ def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
     """Show a worker. Its instance key stays unseen: whoever knows it can take its place."""
     status = worker_pb2.WorkerStatus.Name(message.status).removeprefix("WORKER_STATUS_")
     health = worker_pb2.WorkerHealth.Name(message.health).removeprefix("WORKER_HEALTH_")
-    held = message.held_count if message.HasField("held_count") else message.active_count
     fields = {
         **copied(ShownWorker, message),
         "namespace": message.namespace_id,
@@ -347,10 +412,8 @@ def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
         "types": list(message.workflow_types),
         "registered_at": timestamp(message.registered_at),
         "health": None if health == "UNSPECIFIED" else health,
-        "held_count": held,
         "lease": _lease(message),
         "lease_left_ms": message.lease_until_ms - now_ms if message.lease_until_ms else None,
-        "may_stop": status == "OFFLINE" or (status == "DRAINING" and not held),
         "seat": _seat(message.seat) if message.HasField("seat") else None,
     }
     return ShownWorker(**fields)
@@ -367,6 +430,16 @@ def _seat(message: worker_pb2.Seat) -> ShownSeat:
         unconfirmed_count=message.unconfirmed_count,
         kill_count=message.kill_count,
     )
+
+
+def stop_check(message: admin_service_pb2.CheckStopResponse) -> ShownStopCheck:
+    """Show whether workers may be stopped."""
+    fields = {
+        **copied(ShownStopCheck, message),
+        "blockers": [ShownHeld(**copied(ShownHeld, each)) for each in message.blockers],
+        "workers": [ShownStopBlocker(**copied(ShownStopBlocker, each)) for each in message.workers],
+    }
+    return ShownStopCheck(**fields)
 
 
 def _lease(message: worker_pb2.Worker) -> ShownLease | None:
@@ -386,17 +459,22 @@ def timestamp(stamp: Timestamp) -> str:
 
 
 def queue(message: admin_service_pb2.Queue) -> ShownQueue:
-    """Show a queue with the sums of its types."""
-    types = {each.type: dict(each.counts) for each in message.types}
-    counts: dict[str, int] = {}
-    for by_state in types.values():
-        for state, count in by_state.items():
-            counts[state] = counts.get(state, 0) + count
+    """Show a queue; before the first sample of a server much is not known."""
+    sampled: dict[str, Any] = {}
+    if message.sample_at_ms:
+        names = ("held", "worker_count", "slots", "oldest_waiting_ms")
+        sampled = {name: getattr(message, name) for name in names}
+        sampled["sample_at"] = instant_text(message.sample_at_ms)
+    waits = message.HasField("wait_ms")
     return ShownQueue(
         name=message.name,
         paused=message.is_paused,
         concurrency_max=message.concurrency_max,
-        counts=counts,
-        types=types,
+        counts=dict(message.counts),
+        types={each.type: dict(each.counts) for each in message.types},
         is_count_exact=message.is_count_exact,
+        is_type_count_exact=message.is_type_count_exact,
+        per_minute=ShownPerMinute(**copied(ShownPerMinute, message.per_minute)),
+        wait_ms=ShownWait(**copied(ShownWait, message.wait_ms)) if waits else None,
+        **sampled,
     )

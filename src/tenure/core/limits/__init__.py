@@ -17,6 +17,8 @@ from tenure.core.limits.run import *
 from tenure.core.limits.schedule import *
 from tenure.core.limits.seat import *
 from tenure.core.limits.service import *
+from tenure.core.limits.statistics import *
 from tenure.core.limits.task import *
 from tenure.core.limits.unit import DAY_MS as DAY_MS
+from tenure.core.limits.unit import MINUTE_MS as MINUTE_MS
 from tenure.core.limits.worker import *

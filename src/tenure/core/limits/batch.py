@@ -56,6 +56,8 @@ COUNTED_MAX: Final = 10_000
 # Rows that one page of a list reads, some milliseconds; a page that finds too few rows says where
 # to continue.
 LISTED_SEEN_MAX: Final = 10_000
+# Live tasks of a queue that are counted when it is shown; of more, the last sample has the numbers.
+QUEUE_LOOK_MAX: Final = 1_000
 # Tasks that are counted for one page of queues, and queues between two checks of that number: some
 # ten milliseconds. Then the page ends, and says where to continue.
 QUEUE_ROWS_MAX: Final = 50_000
@@ -85,3 +87,9 @@ WORKER_IDS_REMEMBERED_MAX: Final = 16_384
 SPECS_REMEMBERED_MAX: Final = 1_024
 # The size of one of them on the wire, before it is checked; valid ones have a few hundred bytes.
 SPEC_BYTES_REMEMBERED_MAX: Final = 4_096
+# Held tasks that a rehearsal of an act decides about, one release batch.
+REHEARSED_MAX: Final = 500
+# Tasks that a search loads at once to look into them, and how often for one page: a tenth of a
+# second. A read that went past many rows counts as half of these.
+SEARCHED_AT_ONCE: Final = 500
+SEARCHES_MAX: Final = 10

@@ -42,3 +42,14 @@ SCANNED_DAMAGES_MAX: Final = 100
 # How long the structure of a SQLite file is checked before a server starts: enough for a cached
 # file of 1 GiB, and the start is not delayed longer for a larger one.
 SQLITE_CHECK_MS_MAX: Final = 2 * SECOND_MS
+# What an overview lists at most; a queue without workers is shown sooner than a slow one.
+ATTENTION_MAX: Final = 20
+ATTENTION_WAIT_MS: Final = 10 * SECOND_MS
+# So many failures in a minute, and so large a share of what ended.
+ATTENTION_FAILED_MIN: Final = 10
+ATTENTION_FAILED_SHARE: Final = 0.1
+# Workers in one picture of a fleet, and groups of them.
+FLEET_MAX: Final = 10_000
+FLEET_GROUPS_MAX: Final = 100
+# How long callers share a picture.
+FLEET_SHARED_MS: Final = 1 * SECOND_MS

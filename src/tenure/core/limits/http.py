@@ -49,3 +49,9 @@ READY_MS_MAX: Final = 900
 # ready, and how often that is tried.
 SPACE_PROBE_BYTES: Final = 1 * MIB
 SPACE_PROBE_MS: Final = 1 * SECOND_MS
+# How often hints are added up for a subscriber, and what a digest names: workers
+# that have changed, and things that the subscriber has named.
+DIGEST_MS_MIN: Final = 100
+DIGEST_MS_MAX: Final = 10 * SECOND_MS
+DIGEST_WORKERS_MAX: Final = 100
+DIGEST_IDS_MAX: Final = 200

@@ -49,3 +49,19 @@ DRAIN_DEADLINE_MS: Final = 5 * MINUTE_MS
 LONG_POLL_MS: Final = 60 * SECOND_MS
 # Long enough to examine a crash of the previous day.
 OFFLINE_KEPT_MS: Final = 24 * HOUR_MS
+# Heartbeats of one worker that a server remembers, a quarter of an hour of a session, and the
+# workers of which it remembers them: 2 KiB each.
+BEATS_KEPT: Final = 180
+BEATS_WORKERS_MAX: Final = 10_000
+# Live attempts of each worker that a list counts; a single worker is counted to the end.
+HELD_LISTED_MAX: Final = 1_000
+# Workers that a check of many reads at once, how often it reads more, and how many workers or
+# attempts it names that are in the way.
+STOP_CHECKED_MAX: Final = 10_000
+STOP_READS_MAX: Final = 10
+STOP_BLOCKERS_MAX: Final = 100
+# How often a check that waits looks again; a slow look only takes a twentieth of the time.
+STOP_LOOK_MS: Final = 500
+STOP_LOOK_BUDGET: Final = 20
+# Workers or tasks that are asked for by their ids at once.
+LISTED_IDS_MAX: Final = 100

@@ -6,7 +6,7 @@ before the save, so that a task that is enqueued and handed out at once is writt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -96,6 +96,24 @@ async def run(tx: Tx, commands: list[AnyCommand], context: Context) -> Committed
     await _check_births(tx, loaded, context.clock)
     ahead_ms = ws.now_ms - loaded.at_mono_ms
     return Committed(answers, ws, claims, context.plan, ahead_ms)
+
+
+async def rehearse(
+    tx: Tx,
+    commands: list[AnyCommand],
+    context: Context,
+    prepare: Callable[[RowSets], None],
+    see: Callable[[RowSets], None],
+) -> tuple[WorkingSet, list[object]]:
+    """Decide commands on the rows as they are, and save nothing.
+
+    ``prepare`` may want more rows, and ``see`` is called with what was loaded.
+    """
+    rows = _gather(commands)
+    prepare(rows)
+    loaded = await _load_all(tx, rows, context, {}, None)
+    see(loaded.rows)
+    return _decide(loaded.rows, commands, context)
 
 
 async def _load(

@@ -249,16 +249,16 @@ class WorkingSet:
         *,
         namespaces: tuple[str, ...],
         detail: str = "",
-    ) -> None:
-        """Note a change for the audit log; it is written with the change or not at all."""
-        self.rows.audit.add(
-            AuditRecord(
-                id=self.clock.new_id(),
-                at_ms=self.now_ms,
-                actor=actor,
-                action=action,
-                target=target,
-                namespaces=namespaces,
-                detail=detail,
-            )
+    ) -> str:
+        """Note a change for the audit log, written with it or not at all; return the id."""
+        record = AuditRecord(
+            id=self.clock.new_id(),
+            at_ms=self.now_ms,
+            actor=actor,
+            action=action,
+            target=target,
+            namespaces=namespaces,
+            detail=detail,
         )
+        self.rows.audit.add(record)
+        return record.id

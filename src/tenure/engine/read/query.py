@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from tenure.core import check, cursor
 from tenure.core.access import api_key
@@ -22,12 +21,17 @@ from tenure.core.filter import (
     ALL_WORKERS,
     RunFilter,
     TaskFilter,
+    TaskSearch,
     WorkerFilter,
+    instant_of,
     query_text,
 )
 from tenure.core.limits import (
     COUNTED_MAX,
+    HELD_LISTED_MAX,
+    HELD_SET_MAX,
     INSTANT_MS_MAX,
+    LISTED_IDS_MAX,
     LISTED_SEEN_MAX,
     QUEUE_ROWS_MAX,
     QUEUES_COUNTED_AT_ONCE,
@@ -40,15 +44,17 @@ from tenure.core.task.record import Task, TaskState
 from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import health as health_rules
+from tenure.core.worker import stop_check
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import Worker, WorkerMode
+from tenure.core.worker.stop_check import HeldSum
 from tenure.engine.batch.damage_log import note_damage
-from tenure.errors import NotFound, Unavailable
+from tenure.errors import InvalidArgument, NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
 from tenure.store.table import access as access_table
 from tenure.store.table import lease as lease_table
-from tenure.store.table import listing, run_list, task_list
+from tenure.store.table import listing, run_list, task_list, task_search
 from tenure.store.table import queue as queue_table
 from tenure.store.table import seat as seat_table
 from tenure.store.table import task as task_table
@@ -58,6 +64,7 @@ from tenure.store.table.listing import NEWEST, Onlooker, Slice, Total
 from tenure.store.transaction import Body, Store, Tx
 
 T = TypeVar("T")
+AnyTaskFilter = TaskFilter | RunFilter | TaskSearch
 RETRY_AFTER_MS: Final = 500
 _NEWEST_KEY: Final = f"{INSTANT_MS_MAX + 1} "
 
@@ -74,6 +81,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     next_page_token: str
     total_count: int | None = None
     is_total_exact: bool = True
+    # A list of tasks that ended early has gone back to this instant.
+    searched_back_to_ms: int | None = None
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,10 +107,10 @@ class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True, gc=False):
-    """A worker, and while it is active its lease and its health.
+    """A worker at an instant, with what it holds, and while it is active its lease and its health.
 
-    The totals are those of its last heartbeat, also when it is offline. ``held_count`` is how many
-    live attempts it holds; lists leave it out. A served worker has a ``seat``.
+    The totals are those of its last heartbeat, also when it is offline. A served worker has a
+    ``seat``.
     """
 
     worker: Worker
@@ -109,8 +118,14 @@ class WorkerView(msgspec.Struct, frozen=True, gc=False):
     health: Health | None
     total_completed: int
     total_failed: int
-    held_count: int | None = None
+    held: HeldSum
+    now_ms: int
     seat: SeatView | None = None
+
+    @property
+    def may_stop(self) -> bool:
+        """Return whether a stop interrupts nothing."""
+        return stop_check.is_safe(stop_check.reason(self.worker, self.held))
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -137,10 +152,12 @@ async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
 
 
 async def list_tasks(
-    store: Store, *, namespace: str, page: PageRequest, where: TaskFilter | RunFilter = ALL_TASKS
+    store: Store, *, namespace: str, page: PageRequest, where: AnyTaskFilter = ALL_TASKS
 ) -> Page[Task]:
     """Return tasks or runs that match the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
+    if page.wants_total and type(where) is TaskSearch:
+        raise InvalidArgument("This search cannot be counted.", field="totalCount")
     what, find, count = _LISTS[type(where)]
     place = place_of(namespace, query_text(what, where.checked()), page)
 
@@ -155,13 +172,41 @@ async def list_tasks(
 
     found = await scan(store, body)
     note_damage(found.found)
-    return page_of(found, place, lambda task: task.id)
+    shown = page_of(found, place, lambda task: task.id)
+    if found.end is None or len(found.found) > place.size:
+        return shown
+    return msgspec.structs.replace(shown, searched_back_to_ms=instant_of(found.end))
+
+
+async def find_listed(
+    store: Store,
+    *,
+    namespace: str,
+    task_ids: Collection[str],
+    page: PageRequest,
+    plain: TaskFilter,
+    where: TaskSearch,
+) -> Page[Task]:
+    """Return those of some tasks that match the filter, newest first, all on one page."""
+    namespace = check.namespace(namespace)
+    check.integer(len(task_ids), "id", 1, LISTED_IDS_MAX)
+    wanted = sorted({check.task_id(each, "id") for each in task_ids}, reverse=True)
+    where.checked()
+    place_of(namespace, query_text("tasks", plain.checked()), page)
+
+    async def body(tx: Tx) -> list[Task]:
+        await check_exists(tx, namespace)
+        return await task_list.load_tasks(tx, namespace, wanted)
+
+    note_damage(found := await scan(store, body))
+    return Page(tuple(each for each in found if where.takes(each)), "")
 
 
 # What is listed, and how; each function takes the filter next to it.
 _LISTS: Final[dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]]] = {
     TaskFilter: ("tasks", task_list.find_tasks, task_list.count_tasks),
     RunFilter: ("runs", run_list.find_runs, run_list.count_runs),
+    TaskSearch: ("search", task_search.search_tasks, task_list.count_tasks),
 }
 
 
@@ -219,12 +264,39 @@ async def get_worker(
             raise NotFound(f"Worker {worker_id} was not found.")
         worker = found[0]
         leases = await lease_table.read_leases(tx, [worker_id])
-        held = await listing.count_worker_held(tx, [(namespace, worker.queue, worker_id)])
         onlooker = Onlooker(await tx.now_ms(), deaf)
-        (view,) = await _views(tx, [(worker, leases[0] if leases else None)], onlooker)
-        return replace(view, held_count=held[worker_id].count)
+        found_lease = leases[0] if leases else None
+        (view,) = await _views(tx, [(worker, found_lease)], onlooker, HELD_SET_MAX + 1)
+        return view
 
     return await read(store, body)
+
+
+async def find_workers(
+    store: Store,
+    *,
+    namespace: str,
+    worker_ids: Collection[str],
+    page: PageRequest,
+    where: WorkerFilter = ALL_WORKERS,
+    deaf: Collection[str] = (),
+) -> Page[WorkerView]:
+    """Return those of some workers that match the filter, newest first, all on one page."""
+    namespace = check.namespace(namespace)
+    check.integer(len(worker_ids), "id", 1, LISTED_IDS_MAX)
+    wanted = {check.task_id(each, "id") for each in worker_ids}
+    place_of(namespace, query_text("workers", where.checked()), page)
+
+    async def body(tx: Tx) -> list[WorkerView]:
+        await check_exists(tx, namespace)
+        found = await worker_table.read_workers(tx, wanted)
+        leases = {each.worker_id: each for each in await lease_table.read_leases(tx, wanted)}
+        mine = [(each, leases.get(each.id)) for each in found if each.namespace == namespace]
+        mine.sort(key=lambda placed: placed[0].id, reverse=True)
+        return await _views(tx, mine, Onlooker(await tx.now_ms(), deaf))
+
+    views = await scan(store, body)
+    return Page(tuple(each for each in views if where.takes(each.worker, each.health)), "")
 
 
 async def check_reporter(
@@ -271,13 +343,15 @@ async def list_workers(
     return page_of(await scan(store, body), place, lambda view: view.worker.id)
 
 
-async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
+async def get_queue(
+    store: Store, *, namespace: str, name: str, counted_max: int = COUNTED_MAX
+) -> QueueView:
     """Return a queue; a queue without tasks and settings is empty, without pause and limit."""
     namespace, name = check.namespace(namespace), check.name(name, "queue")
 
     async def body(tx: Tx) -> QueueView:
         await check_exists(tx, namespace)
-        return (await _queue_views(tx, namespace, [name]))[0]
+        return (await _queue_views(tx, namespace, [name], counted_max))[0]
 
     return await scan(store, body)
 
@@ -288,7 +362,9 @@ async def check_namespace(store: Store, *, namespace: str) -> None:
     await read(store, lambda tx: check_exists(tx, namespace))
 
 
-async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Page[QueueView]:
+async def list_queues(
+    store: Store, *, namespace: str, page: PageRequest, counted_max: int = COUNTED_MAX
+) -> Page[QueueView]:
     """Return the queues that have settings or live tasks, by name in the order of the store."""
     namespace = check.namespace(namespace)
     place = place_of(namespace, "queues", page, first="")
@@ -301,7 +377,7 @@ async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Pag
         counted = 0
         while len(views) < len(wanted) and counted < QUEUE_ROWS_MAX:
             some = wanted[len(views) : len(views) + QUEUES_COUNTED_AT_ONCE]
-            found = await _queue_views(tx, namespace, some)
+            found = await _queue_views(tx, namespace, some, counted_max)
             counted += sum(view.count(state) for view in found for state in TaskState)
             views += found
         is_whole = len(views) == len(names)
@@ -310,15 +386,17 @@ async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Pag
     return page_of(await scan(store, body), place, lambda view: view.queue.name)
 
 
-async def _queue_views(tx: Tx, namespace: str, names: Sequence[str]) -> list[QueueView]:
+async def _queue_views(
+    tx: Tx, namespace: str, names: Sequence[str], counted_max: int
+) -> list[QueueView]:
     known = {each.name: each for each in await listing.read_queues(tx, namespace, names)}
-    found = await listing.count_queues(tx, namespace, names, amount=COUNTED_MAX)
+    found = await listing.count_queues(tx, namespace, names, amount=counted_max)
     views = []
     for name in names:
         counts = found.get(name, {})
         counted = sum(count for states in counts.values() for count in states.values())
         queue = known.get(name) or Queue(namespace, name)
-        views.append(QueueView(queue, counts, is_exact=counted < COUNTED_MAX))
+        views.append(QueueView(queue, counts, is_exact=counted < counted_max))
     return views
 
 
@@ -436,20 +514,31 @@ async def check_exists(tx: Tx, namespace: str) -> None:
 
 
 async def _views(
-    tx: Tx, found: Sequence[tuple[Worker, Lease | None]], onlooker: Onlooker
+    tx: Tx,
+    found: Sequence[tuple[Worker, Lease | None]],
+    onlooker: Onlooker,
+    held_max: int = HELD_LISTED_MAX,
 ) -> list[WorkerView]:
-    """Show workers; the totals of those without a lease are read after it was missed."""
+    """Show workers; the totals of those without a lease are read after it was missed.
+
+    What they hold is read after their status: see ``core.worker.stop_check``.
+    """
     ended = [worker.id for worker, lease in found if lease is None]
     totals = await worker_table.read_totals(tx, ended) if ended else {}
+    places = [(worker.namespace, worker.queue, worker.id) for worker, _ in found]
+    sums = await listing.sum_worker_held(tx, places, amount=held_max)
     views = []
     for worker, lease in found:
+        held, now_ms = sums.get(worker.id, HeldSum()), onlooker.now_ms
         if lease is None:
             # A worker that was deleted meanwhile has none.
-            view = WorkerView(worker, None, None, *totals.get(worker.id, (0, 0)))
+            counts = totals.get(worker.id, (0, 0))
+            view = WorkerView(worker, None, None, *counts, held, now_ms)
         else:
             is_deaf = worker.id in onlooker.deaf
-            health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
-            view = WorkerView(worker, lease, health, lease.total_completed, lease.total_failed)
+            health = health_rules.judge(lease, now_ms=now_ms, is_deaf=is_deaf)
+            counts = (lease.total_completed, lease.total_failed)
+            view = WorkerView(worker, lease, health, *counts, held, now_ms)
         views.append(view)
     return await _with_seats(tx, views)
 
@@ -460,7 +549,7 @@ async def _with_seats(tx: Tx, views: list[WorkerView]) -> list[WorkerView]:
     if not served:
         return views
     seats = await seat_table.view_seats(tx, served)
-    return [replace(each, seat=seats.get(each.worker.id)) for each in views]
+    return [msgspec.structs.replace(each, seat=seats.get(each.worker.id)) for each in views]
 
 
 class Read(msgspec.Struct, Generic[T], frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -15,17 +15,22 @@ from tenure.core.limits import (
     SAMPLE_QUEUES_AT_ONCE,
     SAMPLE_ROWS_MAX,
     SCHEDULE_LATE_MS,
+    STALE_SERVER_MS,
 )
 from tenure.core.task.record import TaskState
 from tenure.engine.claim.offer import Group
 from tenure.engine.read.query import scan
-from tenure.store.table import closing, listing, schedule_list
-from tenure.store.table.listing import Onlooker, Slice
+from tenure.store.table import closing, diagnosis, listing, schedule_list
+from tenure.store.table.listing import Crew, Head, Onlooker, Slice
 from tenure.store.transaction import Store, Tx
 
 GROUPS_MAX: Final = 10_000
 """Groups that one count reads; with more queues only the first of them are read."""
 
+
+_SERVERS_MAX: Final = 100
+HELD: Final = (TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING)
+"""The states in which workers hold tasks; of those that are being cancelled, most."""
 
 # The tasks of some queues by state, and the last of them if there are more.
 _Depths = tuple[dict[str, dict[TaskState, int]], str | None]
@@ -40,17 +45,44 @@ class Sample(msgspec.Struct, frozen=True):
 
     depths: dict[Group, dict[TaskState, int]]
     oldest_waiting_ms: dict[Group, int]
-    workers: dict[tuple[str, str], int]
+    crews: dict[Group, dict[tuple[str, str], Crew]]
     runs: dict[str, int] = {}
     closing_lag_ms: int = 0
     due_schedule_count: int = 0
     late_schedule_count: int = 0
     broken_schedule_count: int = 0
+    at_ms: int = 0
+    paused: frozenset[Group] = frozenset()
+    server_count: int = 1
+
+    @property
+    def workers(self) -> dict[tuple[str, str], int]:
+        """Return how many workers there are by status and health."""
+        return counted(self.crews.values())
 
     @property
     def lease_count(self) -> int:
         """Return how many workers have a lease."""
         return sum(count for (_, health), count in self.workers.items() if health)
+
+    def held_count(self, group: Group) -> int:
+        """Return how many tasks the workers of a queue hold."""
+        depths = self.depths.get(group, {})
+        return sum(depths.get(state, 0) for state in HELD)
+
+    def crew(self, group: Group) -> Crew:
+        """Return how many active workers a queue has, and how many slots."""
+        found = [crew for (_, health), crew in self.crews.get(group, {}).items() if health]
+        return Crew(sum(each.count for each in found), sum(each.slots for each in found))
+
+
+def counted(crews: Iterable[dict[tuple[str, str], Crew]]) -> dict[tuple[str, str], int]:
+    """Return the number of the workers of some queues by status and health."""
+    found: dict[tuple[str, str], int] = {}
+    for crew in crews:
+        for key, each in crew.items():
+            found[key] = found.get(key, 0) + each.count
+    return found
 
 
 async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
@@ -58,14 +90,29 @@ async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
 
     async def body(tx: Tx) -> Sample:
         now_ms = await tx.now_ms()
-        oldest = await _oldest_waiting(tx, now_ms)
-        workers = await listing.count_healths(tx, Onlooker(now_ms, deaf))
+        heads = await listing.list_waiting(tx, amount=LINES_SEEN_MAX)
+        paused = frozenset((head.namespace, head.queue) for head in heads if head.is_paused)
+        servers = await diagnosis.list_servers(tx, amount=_SERVERS_MAX)
+        alive = [each for each in servers if each.touched_at_ms > now_ms - STALE_SERVER_MS]
+        crews = await listing.count_crews(tx, Onlooker(now_ms, deaf))
         runs = await listing.count_run_states(tx, amount=RUNS_COUNTED_MAX)
         ended_at_ms = await closing.oldest_closing_ms(tx)
         lag_ms = 0 if ended_at_ms is None else max(0, now_ms - ended_at_ms)
         due_count, broken_count = await schedule_list.count_states(tx, now_ms)
         late_count, _ = await schedule_list.count_states(tx, now_ms - SCHEDULE_LATE_MS)
-        return Sample(depths, oldest, workers, runs, lag_ms, due_count, late_count, broken_count)
+        return Sample(
+            depths,
+            _oldest_waiting(heads, now_ms),
+            crews,
+            runs,
+            lag_ms,
+            due_count,
+            late_count,
+            broken_count,
+            at_ms=now_ms,
+            paused=paused,
+            server_count=len(alive),
+        )
 
     depths = await _depths(store)
     return await scan(store, body)
@@ -118,9 +165,9 @@ async def _some_depths(tx: Tx, namespace: str, after: str) -> _Depths:
     return found, None if is_whole else names[at - 1]
 
 
-async def _oldest_waiting(tx: Tx, now_ms: int) -> dict[Group, int]:
+def _oldest_waiting(heads: Iterable[Head], now_ms: int) -> dict[Group, int]:
     oldest: dict[Group, int] = {}
-    for head in await listing.list_waiting(tx, amount=LINES_SEEN_MAX):
+    for head in heads:
         group = (head.namespace, head.queue)
         oldest[group] = max(oldest.get(group, 0), now_ms - head.run_at_ms)
     return oldest

@@ -17,6 +17,7 @@ from tenure.engine.services.schedule_firing import ScheduleFiring
 from tenure.engine.services.seat_round import SeatRound
 from tenure.engine.services.server_row import ServerTouch
 from tenure.engine.services.space_watch import SpaceWatch
+from tenure.engine.services.statistics_rows import StatisticsRows
 from tenure.engine.services.vacuum import Vacuum
 
 
@@ -37,5 +38,6 @@ def all_services() -> list[Job]:
         KeyUse(),
         Retention(),
         SpaceWatch(),
+        StatisticsRows(),
         Vacuum(),
     ]

@@ -1,12 +1,14 @@
-"""Removes old rows: history, attempts, groups, fires, keys of enqueues, audit, workers, servers."""
+"""Removes old rows, each kind when nobody needs it any more."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.core.limits import DAY_MS, DAYS_AHEAD, RETENTION_BATCH_MAX
+from tenure.core.limits import DAY_MS, DAYS_AHEAD, RETENTION_BATCH_MAX, STATISTICS_KEPT_MS
 from tenure.engine.service import Report
 from tenure.store.table import retention as table
+from tenure.store.table.statistics import delete_minutes
+from tenure.store.table.worker_change import delete_changes
 from tenure.store.transaction import LaneName
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ class Retention:
                 (table.delete_fires, history_ms),
                 (table.delete_old_keys, now_ms - settings.key_kept_ms),
                 (table.delete_offline_workers, offline_ms),
+                (delete_changes, history_ms),
+                (delete_minutes, now_ms - STATISTICS_KEPT_MS),
                 (table.delete_audit, now_ms - settings.audit_kept_ms),
             ):
                 counts.append(await delete(tx, before_ms=before_ms, amount=RETENTION_BATCH_MAX))

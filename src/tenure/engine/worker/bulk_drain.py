@@ -13,6 +13,7 @@ from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.record import Worker, WorkerStatus
 from tenure.engine.read import query
+from tenure.engine.read.query import WorkerView
 from tenure.engine.worker import command as c
 from tenure.errors import InvalidArgument, NotFound, WrongState
 
@@ -36,23 +37,46 @@ async def drain_matching(
     Workers that are draining already are included, so that repeating the call gives the same
     answer. After a failure some workers are draining, and the call may be repeated.
     """
-    if not labels and not version:
-        message = "Give labels or a version. This prevents draining all workers by mistake."
-        raise InvalidArgument(message, field="labels")
+    _check_choice(labels, version)
     check.duration_ms(deadline_ms, "deadlineMs")
     namespace = check.namespace(namespace)
     wish = _Wish(deadline_ms, actor)
     drained: dict[str, None] = {}
     for status in _ACTIVE:
         where = WorkerFilter(status=status, version=version, labels=dict(labels or {}))
-        async for workers in _pages(engine, namespace, where):
+        async for views in _pages(engine, namespace, where):
+            workers = [view.worker for view in views]
             drained.update(dict.fromkeys(await _drain_page(engine, workers, wish)))
     return tuple(drained)
 
 
+async def list_matching(
+    engine: Engine, *, namespace: str, labels: Mapping[str, str], version: str
+) -> list[tuple[str, int]]:
+    """Return the workers that a drain would find, up to a limit, with how many attempts each holds.
+
+    Those that are draining already are left out: nothing happens to them.
+    """
+    _check_choice(labels, version)
+    namespace = check.namespace(namespace)
+    where = WorkerFilter(status=WorkerStatus.ONLINE, version=version, labels=dict(labels))
+    found: list[tuple[str, int]] = []
+    async for views in _pages(engine, namespace, where):
+        found += [(view.worker.id, view.held.count) for view in views]
+        if len(found) >= limits.REHEARSED_MAX:
+            break
+    return found[: limits.REHEARSED_MAX]
+
+
+def _check_choice(labels: Mapping[str, str] | None, version: str) -> None:
+    if not labels and not version:
+        message = "Give labels or a version. This prevents draining all workers by mistake."
+        raise InvalidArgument(message, field="labels")
+
+
 async def _pages(
     engine: Engine, namespace: str, where: WorkerFilter
-) -> AsyncIterator[list[Worker]]:
+) -> AsyncIterator[Sequence[WorkerView]]:
     """Yield the workers that match a filter, page by page."""
     token = ""
     while True:
@@ -62,7 +86,7 @@ async def _pages(
         page = await query.list_workers(
             engine.store, namespace=namespace, page=request, where=where
         )
-        yield [view.worker for view in page.items]
+        yield page.items
         token = page.next_page_token
         if not token:
             return

@@ -20,12 +20,14 @@ from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import reconcile as reconcile_rules
 from tenure.core.worker import record as worker_record
+from tenure.core.worker.change import ChangeKind
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, NewWorker, Worker, WorkerMode, WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import TaskRef, WorkDone
 from tenure.engine.task.handler import not_found
 from tenure.engine.worker import command as c
+from tenure.engine.worker.change_log import note_change
 from tenure.engine.worker.judgement import reason_to_end
 from tenure.errors import AlreadyExists, Rejection, WrongState
 from tenure.store.table.task import TaskKey
@@ -67,6 +69,7 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
     ws.leases.add(lease)
     if new.mode is WorkerMode.SERVED:
         ws.rows.seats.add(Seat(worker.id, worker.namespace, new.mode, new.address, new.caller))
+    note_change(ws, worker, ChangeKind.REGISTERED)
     return _registration(ws, worker, lease)
 
 
@@ -116,13 +119,14 @@ def _registered_again(ws: WorkingSet, worker: Worker, new: NewWorker) -> c.Regis
     return _registration(ws, worker, lease)
 
 
-def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
+def _end(ws: WorkingSet, worker_id: str, reason: EndReason, audit_id: str = "") -> Rejection | None:
     decision = ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
     if isinstance(decision, Rejection):
         return decision
     ws.rows.seats.close(ws.workers[worker_id])
     # Only a worker that reports itself as done has certainly stopped.
     ws.drop_lease(worker_id, is_kept=reason is not EndReason.DEREGISTERED)
+    note_change(ws, decision.worker, ChangeKind.OFFLINE, reason, audit_id)
     return None
 
 
@@ -162,9 +166,13 @@ def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
     decision = ws.apply_worker(worker.id, event)
     if isinstance(decision, Rejection):
         raise decision.to_error()
-    if decision.worker is not worker and not command.is_own:
-        detail = f"within {command.deadline_ms} ms"
-        _record(ws, AuditAction.WORKER_DRAIN, command, worker.id, detail)
+    if decision.worker is not worker:
+        audit_id = ""
+        if not command.is_own:
+            detail = f"within {command.deadline_ms} ms"
+            audit_id = _record(ws, AuditAction.WORKER_DRAIN, command, worker.id, detail)
+        cause = "worker" if command.is_own else "operator"
+        note_change(ws, decision.worker, ChangeKind.DRAINING, cause, audit_id)
     return decision.worker
 
 
@@ -174,8 +182,8 @@ def _record(
     command: c.DrainWorker | c.EvictWorker,
     target: str,
     detail: str = "",
-) -> None:
-    ws.record(action, command.actor, target, namespaces=(command.namespace,), detail=detail)
+) -> str:
+    return ws.record(action, command.actor, target, namespaces=(command.namespace,), detail=detail)
 
 
 def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
@@ -186,8 +194,8 @@ def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
     if worker.status is WorkerStatus.OFFLINE:
         message = f"Worker {worker.id} is already offline."
         raise WrongState(message, state=worker.status.upper())
-    _end(ws, worker.id, EndReason.EVICTED)
-    _record(ws, AuditAction.WORKER_EVICT, command, worker.id)
+    audit_id = _record(ws, AuditAction.WORKER_EVICT, command, worker.id)
+    _end(ws, worker.id, EndReason.EVICTED, audit_id)
     return ws.workers[worker.id]
 
 
@@ -216,6 +224,7 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     if isinstance(decision, Rejection):
         raise decision.to_error()
     lease = ws.resume(worker.id)
+    note_change(ws, worker, ChangeKind.CONNECTED, f"session {decision.worker.session_no}")
     report = HeldReport(
         held=command.held, heard_at_ms=lease.beat_at_ms, session_no=decision.worker.session_no
     )
@@ -237,8 +246,10 @@ def close_session(ws: WorkingSet, command: c.CloseSession) -> WorkDone:
     worker = ws.workers.get(command.worker_id)
     is_current = worker is not None and worker.session_no == command.session_no
     lease = ws.leases.get(command.worker_id)
-    if not is_current or lease is None or _is_heard_since(ws, lease, command):
+    if worker is None or not is_current or lease is None or _is_heard_since(ws, lease, command):
         return WorkDone(0)
+    if lease.suspect_until_ms is None:
+        note_change(ws, worker, ChangeKind.DISCONNECTED, "the worker closed its session")
     ws.suspect(command.worker_id, lease_rules.SessionLost(ws.settings.suspect_grace_ms))
     return WorkDone(1)
 

@@ -17,6 +17,7 @@ from tenure.engine.lane import Entry, resolve
 from tenure.engine.meter import Meter
 from tenure.engine.settings import Settings
 from tenure.engine.worker import heartbeat
+from tenure.engine.worker.beat_log import BeatLog
 from tenure.engine.worker.session_loss import SessionLosses
 from tenure.engine.worker.worker_key import WorkerKeys
 from tenure.store.failure import Blocked, Conflict, Lost
@@ -53,6 +54,7 @@ class HeartbeatRun:
         self.judge_readiness: JudgeReadiness | None = None
         self.sessions = SessionLosses()
         self.worker_keys = WorkerKeys(clock)
+        self.beat_log = BeatLog()
         self._pause = pause
 
     async def run(self, entries: Sequence[BeatEntry], deadline: PartDeadline | None = None) -> None:
@@ -84,6 +86,7 @@ class HeartbeatRun:
         self._see(beaten.now_ms)
         self.on_commit()
         self.worker_keys.learn(beaten.workers.values())
+        self.beat_log.note(commands, beaten.answers, beaten.now_ms)
         await self._slow("after commit")
         for (command, future), answer in zip(entries, beaten.answers, strict=True):
             if future.cancelled():

@@ -77,9 +77,9 @@ def _title(number: int, name: str) -> str:
     return f"{number:04d}_{name}"
 
 
-async def list_servers(tx: Tx) -> list[ServerRow]:
+async def list_servers(tx: Tx, *, amount: int = DIAGNOSED_ROWS_MAX) -> list[ServerRow]:
     """Return the servers of this store, the last seen first."""
-    rows = await tx.one("list_servers", DIAGNOSED_ROWS_MAX)
+    rows = await tx.one("list_servers", amount)
     return [ServerRow(*cast("tuple[str, int, int, int]", tuple(row))) for row in rows]
 
 

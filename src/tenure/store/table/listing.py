@@ -13,6 +13,7 @@ from tenure.core.queue import Namespace, Queue
 from tenure.core.task.record import TaskState
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import Worker
+from tenure.core.worker.stop_check import HeldAttempt, HeldSum
 from tenure.store.table import codec
 from tenure.store.transaction import Row, Tx
 
@@ -76,6 +77,13 @@ class HeldCount(msgspec.Struct, frozen=True, gc=False):
 
     count: int
     handed_at_ms: int
+
+
+class Crew(msgspec.Struct, frozen=True, gc=False):
+    """How many workers are alike, and how many slots they have together."""
+
+    count: int
+    slots: int
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +159,24 @@ async def count_worker_held(tx: Tx, places: Iterable[tuple[str, str, str]]) -> d
     }
 
 
+async def sum_worker_held(
+    tx: Tx, places: Iterable[tuple[str, str, str]], *, amount: int
+) -> dict[str, HeldSum]:
+    """Add up what each (namespace, queue, worker) holds, at most ``amount`` attempts of each."""
+    rows: list[codec.AnyRow] = list(await tx.each("sum_worker_held", sorted(places), amount))
+    return {
+        row[0]: HeldSum(row[1], row[2], row[3], is_exact=row[1] < amount) for row in rows if row[1]
+    }
+
+
+async def list_worker_held(
+    tx: Tx, place: tuple[str, str, str], *, amount: int
+) -> list[HeldAttempt]:
+    """Return what a worker holds, the longest held first."""
+    rows: list[codec.AnyRow] = list(await tx.one("list_worker_held", *place, amount))
+    return [HeldAttempt(row[0], row[1], TaskState(row[2]), row[3], row[4]) for row in rows]
+
+
 async def list_waiting(tx: Tx, *, amount: int, scope: Sequence[str] = ()) -> list[Head]:
     """Return the heads of the lines that have claimable tasks; a type may have several lines.
 
@@ -180,10 +206,17 @@ async def count_depths(
     return depths
 
 
-async def count_healths(tx: Tx, onlooker: Onlooker) -> dict[tuple[str, str], int]:
-    """Count workers by (status, health); an offline one has an empty health."""
-    rows = await tx.one("count_healths", deaf_text(onlooker), onlooker.now_ms)
-    return {cast("tuple[str, str]", (row[0], row[1])): cast("int", row[2]) for row in rows}
+async def count_crews(
+    tx: Tx, onlooker: Onlooker
+) -> dict[tuple[str, str], dict[tuple[str, str], Crew]]:
+    """Count the workers of each (namespace, queue) by (status, health); offline has none."""
+    crews: dict[tuple[str, str], dict[tuple[str, str], Crew]] = {}
+    rows: list[codec.AnyRow] = list(
+        await tx.one("count_crews", deaf_text(onlooker), onlooker.now_ms)
+    )
+    for namespace, queue, status, health, count, slots in rows:
+        crews.setdefault((namespace, queue), {})[status, health] = Crew(count, slots)
+    return crews
 
 
 async def count_run_states(tx: Tx, *, amount: int) -> dict[str, int]:

@@ -21,6 +21,7 @@ from tenure.store.table.seat import SeatRows
 from tenure.store.table.stop import StopRows
 from tenure.store.table.task import AttemptRows, TaskRows
 from tenure.store.table.worker import ReceiverRows, WorkerRows
+from tenure.store.table.worker_change import WorkerChangeRows
 from tenure.store.transaction import Tx
 
 S = TypeVar("S", bound=RowSet[Any, Any])
@@ -46,6 +47,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     AttemptRows,
     NamespaceRows,
     AuditRows,
+    WorkerChangeRows,
     ClosingRows,
 ]
 

@@ -35,9 +35,12 @@ class Source(msgspec.Struct, frozen=True):
 
 _LIVE: Final = Source("find_live_tasks", "count_live_tasks")
 _FINISHED: Final = Source("find_finished_tasks", "count_finished_tasks")
+_STATE: Final = Source("find_state_tasks", "count_state_tasks")
 _UNSUCCESSFUL: Final = Source("find_unsuccessful_tasks", "count_unsuccessful_tasks")
-# Workers hold them, always: if few tasks are held, they are found among those.
-_HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
+# States in which plain tasks that are done at once never are: these have an index.
+_INDEXED: Final = frozenset(
+    {TaskState.RUNNING, TaskState.CANCELLING, TaskState.WAITING, TaskState.PAUSED}
+)
 
 
 async def find_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> FoundTask:
@@ -78,6 +81,8 @@ def _sources(where: TaskFilter) -> tuple[Source, ...]:
     state = where.state
     if state is None:
         return (_LIVE, _FINISHED)
+    if state in _INDEXED:
+        return (_STATE,)
     if state not in TERMINAL:
         return (_LIVE,)
     return (_FINISHED,) if state is TaskState.SUCCEEDED else (_UNSUCCESSFUL,)
@@ -86,7 +91,7 @@ def _sources(where: TaskFilter) -> tuple[Source, ...]:
 async def _look(
     tx: Tx, namespace: str, where: TaskFilter, part: Slice, source: Source
 ) -> FoundTask:
-    if source is _LIVE:
+    if source in {_LIVE, _STATE}:
         few = await _find_few(tx, namespace, where, part)
         if few is not None:
             return FoundTask(few)
@@ -107,7 +112,8 @@ async def _find_few(
     """Find rows by an index that has another order than the list, if few enough to sort."""
     if where.queue:
         name = "find_queue_tasks"
-    elif where.state in _HELD:
+    elif where.state is TaskState.DISPATCHED:
+        # Workers hold them, always: if few tasks are held, they are found among those.
         name = "find_held_tasks"
     else:
         return None
@@ -117,7 +123,7 @@ async def _find_few(
 
 
 async def _count(tx: Tx, namespace: str, where: TaskFilter, source: Source, amount: int) -> Total:
-    if source is _LIVE and where.queue:
+    if source in {_LIVE, _STATE} and where.queue:
         return await _count_queue(tx, namespace, where, amount)
     if source is _LIVE:
         few = await _find_few(tx, namespace, where, Slice(listing.NEWEST, amount, amount))

@@ -28,7 +28,8 @@ T = TypeVar("T")
 Q = TypeVar("Q", bound=NoQuery)
 NAMESPACE_HEADER: Final = "tenure-namespace"
 # No path needs more; the limit keeps a crafted query cheap.
-PARAMETERS_MAX: Final = 100
+# Two hundred ids, and the other parameters.
+PARAMETERS_MAX: Final = 220
 
 
 # A proxy in front may use another one of the two than the server behind it.

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 from starlette.datastructures import Headers
 
 from tenure.api.http import view
@@ -17,9 +17,18 @@ from tenure.api.http.parameter import Scoped
 from tenure.core import check
 from tenure.core.access.permission import Action
 from tenure.core.change_hint import CHANGES, EventFilter, EventKind, Hint
-from tenure.core.limits import EVENT_GATHER_MS, EVENT_ID_LENGTH_MAX, EVENT_RETRY_MS, STREAM_PING_MS
+from tenure.core.limits import (
+    DIGEST_IDS_MAX,
+    DIGEST_MS_MAX,
+    DIGEST_MS_MIN,
+    EVENT_GATHER_MS,
+    EVENT_ID_LENGTH_MAX,
+    EVENT_RETRY_MS,
+    STREAM_PING_MS,
+)
 from tenure.engine.read import query
 from tenure.engine.replica.event_feed import HintPage, Subscription
+from tenure.engine.replica.hint_digest import Digest, digest
 from tenure.errors import InvalidArgument
 
 LAST_EVENT_ID: Final = "last-event-id"
@@ -43,6 +52,28 @@ class EventQuery(Scoped, frozen=True):
             max_length=EVENT_ID_LENGTH_MAX,
         ),
     ] = ""
+
+    digest: Annotated[
+        int,
+        Meta(
+            description="Add up hints for so many ms, 100 to 10000, and send digests",
+            ge=0,
+            le=DIGEST_MS_MAX,
+        ),
+    ] = 0
+    id: Annotated[
+        list[str], Meta(description="With digest: send hints of these ids, too; up to 200")
+    ] = field(default_factory=list)
+
+    def named(self) -> frozenset[str]:
+        """Return the ids of which a digest has the hints."""
+        if 0 < self.digest < DIGEST_MS_MIN:
+            message = f"digest must be 0, or at least {DIGEST_MS_MIN}"
+            raise InvalidArgument(message, field="digest")
+        if (self.id and not self.digest) or len(self.id) > DIGEST_IDS_MAX:
+            message = f"id may be repeated {DIGEST_IDS_MAX} times, with digest"
+            raise InvalidArgument(message, field="id")
+        return frozenset(self.id)
 
     def chosen(self, namespace: str) -> EventFilter:
         """Return the filter for a namespace."""
@@ -69,6 +100,8 @@ class EventFeedStream(ServerSentEvents):
         super().__init__(call.context, call.caller)
         self._chosen = call.query.chosen(call.namespace)
         self._last_id = last_id
+        self._digest_s = call.query.digest / 1000
+        self._named = call.query.named()
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """Send hints, many in one write, and a comment when there are none."""
@@ -82,6 +115,9 @@ class EventFeedStream(ServerSentEvents):
                 while (pages := await subscription.next(STREAM_PING_MS)) is not None:
                     if not pages:
                         yield b": still there\nid: %b\n\n" % subscription.position.encode()
+                    elif self._digest_s:
+                        pages += await self._gathered(subscription)
+                        yield self._digested(pages, subscription)
                     elif data := self._rendered(pages):
                         yield data
                         await asyncio.sleep(EVENT_GATHER_MS / 1000)
@@ -89,6 +125,23 @@ class EventFeedStream(ServerSentEvents):
                 stopping.cancel()
                 await asyncio.gather(stopping, return_exceptions=True)
         yield b": the server stops\n\n"
+
+    async def _gathered(self, subscription: Subscription) -> list[HintPage]:
+        """Return what else happens until the digest is due."""
+        await asyncio.sleep(self._digest_s)
+        found: list[HintPage] = []
+        while pages := await subscription.next(0):
+            found += pages
+        return found
+
+    def _digested(self, pages: list[HintPage], subscription: Subscription) -> bytes:
+        """Return a digest, behind the notes that some hints are missing."""
+        server_id = self._context.engine.server_id
+        resets = b"".join(_reset(page, self._chosen, server_id) for page in pages if page.missed)
+        found = digest(pages, self._chosen, self._named)
+        if not found.counts:
+            return resets or b": nothing that was asked for\n\n"
+        return resets + _EVENT % (server_id.encode(), subscription.seq, b"digest", _encode(found))
 
     async def _end(self, subscription: Subscription) -> None:
         await self._context.readiness.stopping.wait()
@@ -144,12 +197,13 @@ OPERATIONS: Final = (
         name="listenToEvents",
         group="Events",
         summary="Hints about changes in a namespace as server-sent events: task, run, worker, "
-        "queue and namespace (a Hint), and reset (a Reset) when lists have to be read again.",
+        "queue and namespace (a Hint) or digest (a Digest), and reset (a Reset) when lists have "
+        "to be read again.",
         handle=listen_to_events,
         action=Action.READ,
         query=EventQuery,
         media_type="text/event-stream",
-        events=(Hint, Reset),
+        events=(Hint, Digest, Reset),
         is_waiting=True,
         errors=("not_found",),
     ),

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any, Final
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field, structs
 
-from tenure.api.http.body import Body, Duration, EmptyBody, given_or
+from tenure.api.http.body import DryRunBody, Duration, given_or
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import CountedPageQuery, Label, Scoped, chosen, labels_of, name_of
 from tenure.api.http.view import (
+    Consequences,
     Instant,
     IsTotalExact,
     NextPageToken,
     TotalCount,
     View,
+    consequences,
     instant,
     instant_or_unset,
     name_or_unset,
@@ -29,12 +32,15 @@ from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.seat.record import SeatView
 from tenure.core.worker.health import Health
-from tenure.core.worker.lease import Lease
+from tenure.core.worker.lease import Lease, interval_ms
 from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
+from tenure.engine import rehearsal
 from tenure.engine.read import query
 from tenure.engine.read.query import WorkerView
+from tenure.engine.rehearsal import Consequence
 from tenure.engine.worker import bulk_drain
 from tenure.engine.worker import command as c
+from tenure.engine.worker.beat_log import BeatLog
 
 _WORKER: Final = "/v1/workers/{workerId}"
 
@@ -47,15 +53,18 @@ class WorkerListQuery(CountedPageQuery, frozen=True):
     health: Annotated[str, name_of(Health, "Only active workers of this health")] = ""
     version: Annotated[str, Meta(description="Only workers of this software version")] = ""
     label: Label = field(default_factory=list)
+    id: Annotated[
+        list[str], Meta(description="Only these workers, all on one page; up to 100 times")
+    ] = field(default_factory=list)
 
 
-class DrainBody(Body, frozen=True):
+class DrainBody(DryRunBody, frozen=True):
     """How long the worker may take; then the rest is handed back."""
 
     deadline_ms: Duration | UnsetType = UNSET
 
 
-class DrainAllBody(Body, frozen=True):
+class DrainAllBody(DryRunBody, frozen=True):
     """Which workers to drain: all labels and the version have to match, and one must be given."""
 
     labels: dict[str, str] = field(default_factory=dict)
@@ -100,8 +109,20 @@ class WorkerItem(View, frozen=True):
     total_completed: Annotated[int, Meta(description="From its last heartbeat")]
     total_failed: Annotated[int, Meta(description="From its last heartbeat")]
     health: Annotated[str, names(Health)] | UnsetType = UNSET
-    held_count: (
-        Annotated[int, Meta(description="Live attempts it holds; left out in lists")] | UnsetType
+    held_count: Annotated[int, Meta(description="Live attempts it holds")] = 0
+    is_held_count_exact: Annotated[
+        bool, Meta(description="False in a list: it holds at least so many")
+    ] = True
+    oldest_held_at: Instant | UnsetType = UNSET
+    may_stop: Annotated[
+        bool, Meta(description="It gets nothing more and holds nothing: a stop interrupts nothing")
+    ] = False
+    lease_left_ms: (
+        Annotated[int, Meta(description="Below 0 it may be judged any moment")] | UnsetType
+    ) = UNSET
+    interval_ms: Annotated[int, Meta(description="Of its heartbeats")] | UnsetType = UNSET
+    per_minute: (
+        Annotated[int, Meta(description="Attempts that ended, if this server hears it")] | UnsetType
     ) = UNSET
     lease: LeaseView | UnsetType = UNSET
     active_count: int | UnsetType = UNSET
@@ -118,6 +139,7 @@ class WorkerItem(View, frozen=True):
     end_reason: EndReason | UnsetType = UNSET
     address: Annotated[str, Meta(description="Where a served worker listens")] | UnsetType = UNSET
     seat: SeatItem | UnsetType = UNSET
+    consequences: Consequences = UNSET
 
 
 class WorkerListView(View, frozen=True):
@@ -133,9 +155,10 @@ class DrainedView(View, frozen=True):
     """The workers that are draining now: none of them gets new tasks."""
 
     worker_ids: list[str]
+    consequences: Consequences = UNSET
 
 
-def _shown(view: WorkerView) -> WorkerItem:
+def _shown(view: WorkerView, beat_log: BeatLog) -> WorkerItem:
     """Show a worker, without its instance key: anyone who knows it can act for the worker."""
     item = view.worker
     return WorkerItem(
@@ -150,7 +173,11 @@ def _shown(view: WorkerView) -> WorkerItem:
         total_completed=view.total_completed,
         total_failed=view.total_failed,
         health=name_or_unset(view.health),
-        held_count=or_unset(view.held_count),
+        held_count=view.held.count,
+        is_held_count_exact=view.held.is_exact,
+        oldest_held_at=instant_or_unset(view.held.oldest_at_ms),
+        may_stop=view.may_stop,
+        per_minute=or_unset(beat_log.per_minute(item.id, view.now_ms)),
         name=or_unset(item.name),
         hostname=or_unset(item.hostname),
         pid=item.pid or UNSET,
@@ -160,7 +187,7 @@ def _shown(view: WorkerView) -> WorkerItem:
         drain_deadline_at=instant_or_unset(item.drain_at_ms),
         ended_at=instant_or_unset(item.ended_at_ms),
         end_reason=or_unset(item.end_reason),
-        **({} if view.lease is None else _lease(view.lease)),
+        **({} if view.lease is None else _lease(view.lease, view.now_ms)),
         **({} if view.seat is None else _seat(view.seat, view.lease)),
     )
 
@@ -182,8 +209,10 @@ def _seat(view: SeatView, lease: Lease | None) -> dict[str, Any]:
     }
 
 
-def _lease(lease: Lease) -> dict[str, Any]:
+def _lease(lease: Lease, now_ms: int) -> dict[str, Any]:
     return {
+        "lease_left_ms": lease.lease_until_ms - now_ms,
+        "interval_ms": interval_ms(lease.lease_ms),
         "lease": LeaseView(
             until=instant(lease.lease_until_ms),
             duration_ms=lease.lease_ms,
@@ -207,14 +236,17 @@ async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
         version=asked.version,
         labels=labels_of(asked.label),
     )
-    found = await query.list_workers(
-        call.engine.store,
-        namespace=call.namespace,
-        page=requested_page(call.engine, asked, wants_total=asked.total_count),
-        where=where,
-        deaf=call.engine.deaf,
-    )
-    workers = [_shown(each) for each in found.items]
+    page = requested_page(call.engine, asked, wants_total=asked.total_count)
+    store, deaf, namespace = call.engine.store, call.engine.deaf, call.namespace
+    if asked.id:
+        found = await query.find_workers(
+            store, namespace=namespace, worker_ids=asked.id, page=page, where=where, deaf=deaf
+        )
+    else:
+        found = await query.list_workers(
+            store, namespace=namespace, page=page, where=where, deaf=deaf
+        )
+    workers = [_shown(each, call.engine.beat_log) for each in found.items]
     return Answer(WorkerListView(workers=workers, **page_fields(found)))
 
 
@@ -223,15 +255,20 @@ async def get_worker(call: OperationCall[Scoped, None]) -> Answer:
     return await _present(call)
 
 
-async def _present(call: OperationCall[Scoped, Any]) -> Answer:
-    """Show a worker as it is now."""
+async def _present(
+    call: OperationCall[Scoped, Any], found_out: Iterable[Consequence] | None = None
+) -> Answer:
+    """Show a worker as it is now, and what would happen to it."""
     found = await query.get_worker(
         call.engine.store,
         namespace=call.namespace,
         worker_id=call.path["workerId"],
         deaf=call.engine.deaf,
     )
-    return Answer(_shown(found))
+    shown = _shown(found, call.engine.beat_log)
+    if found_out is None:
+        return Answer(shown)
+    return Answer(structs.replace(shown, consequences=consequences(found_out)))
 
 
 async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
@@ -242,15 +279,19 @@ async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
         deadline_ms=given_or(call.body.deadline_ms, DRAIN_DEADLINE_MS),
         actor=call.principal.key_id,
     )
+    if call.body.dry_run:
+        return await _present(call, await rehearsal.of_drain(call.engine, command))
     await call.engine.submit(command)
     return await _present(call)
 
 
-async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
+async def evict_worker(call: OperationCall[Scoped, DryRunBody]) -> Answer:
     """Take a worker offline."""
     command = c.EvictWorker(
         namespace=call.namespace, worker_id=call.path["workerId"], actor=call.principal.key_id
     )
+    if call.body.dry_run:
+        return await _present(call, await rehearsal.of_evict(call.engine, command))
     await call.engine.submit(command)
     return await _present(call)
 
@@ -258,12 +299,20 @@ async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
 async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:
     """Let all matching workers finish their tasks."""
     body = call.body
+    deadline_ms = given_or(body.deadline_ms, DRAIN_DEADLINE_MS)
+    if body.dry_run:
+        matching = await bulk_drain.list_matching(
+            call.engine, namespace=call.namespace, labels=body.labels, version=body.version
+        )
+        shown = consequences(rehearsal.of_drains(matching, deadline_ms))
+        ids = [worker_id for worker_id, _ in matching]
+        return Answer(DrainedView(worker_ids=ids, consequences=shown))
     drained = await bulk_drain.drain_matching(
         call.engine,
         namespace=call.namespace,
         labels=body.labels,
         version=body.version,
-        deadline_ms=given_or(body.deadline_ms, DRAIN_DEADLINE_MS),
+        deadline_ms=deadline_ms,
         actor=call.principal.key_id,
     )
     return Answer(DrainedView(worker_ids=list(drained)))
@@ -311,7 +360,7 @@ OPERATIONS: Final = (
         summary="Take a worker offline at once; its tasks run elsewhere.",
         handle=evict_worker,
         action=Action.OPERATE,
-        body=EmptyBody,
+        body=DryRunBody,
         answer=WorkerItem,
         errors=("not_found", "wrong_state"),
     ),

@@ -13,12 +13,13 @@ from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule, Scope
 from tenure.api.rpc.service.endpoint_service import EndpointCalls
 from tenure.api.rpc.service_spec import ServiceSpec
-from tenure.api.rpc.view import access_view, diagnosis_view, worker_view
+from tenure.api.rpc.view import access_view, diagnosis_view, stop_check_view, worker_view
 from tenure.core.access.audit import AuditFilter
 from tenure.core.access.permission import Action
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.engine.access import command as c
-from tenure.engine.read import query
+from tenure.engine.read import query, stop_check
+from tenure.engine.read import queue as queue_read
 from tenure.engine.read.diagnosis import Question, diagnose
 from tenure.engine.worker import bulk_drain
 from tenure.engine.worker.command import DrainWorker, EvictWorker
@@ -66,6 +67,22 @@ class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
         await self._engine.submit(command)
         return pb.EvictWorkerResponse(worker=await self._worker(namespace, request.worker_id))
 
+    async def CheckStop(
+        self, request: pb.CheckStopRequest, context: Context
+    ) -> pb.CheckStopResponse:
+        """Show whether workers may be stopped without interrupting anything."""
+        namespace = scope(request.namespace_id)
+        if request.worker_id:
+            found = await stop_check.check_worker(
+                self._engine, namespace=namespace, worker_id=request.worker_id
+            )
+            return stop_check_view.checked(found)
+        self._allowance.lists.take(namespace)
+        found = await stop_check.check_matching(
+            self._engine, namespace=namespace, labels=dict(request.labels), version=request.version
+        )
+        return stop_check_view.checked(found)
+
     async def _worker(self, namespace: str, worker_id: str) -> worker_pb2.Worker:
         view = await query.get_worker(
             self._engine.store, namespace=namespace, worker_id=worker_id, deaf=self._engine.deaf
@@ -78,8 +95,8 @@ class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
         """List the queues that have settings or live tasks."""
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
-        page = await query.list_queues(
-            self._engine.store, namespace=namespace, page=requested_page(self._engine, request)
+        page = await queue_read.list_queues(
+            self._engine, namespace=namespace, page=requested_page(self._engine, request)
         )
         return pb.ListQueuesResponse(
             queues=[worker_view.queue(each) for each in page.items],
@@ -92,8 +109,8 @@ class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
         return pb.GetQueueResponse(queue=await self._queue(namespace, request.name))
 
     async def _queue(self, namespace: str, name: str) -> pb.Queue:
-        view = await query.get_queue(self._engine.store, namespace=namespace, name=name)
-        return worker_view.queue(view)
+        report = await queue_read.get_queue(self._engine, namespace=namespace, name=name)
+        return worker_view.queue(report)
 
     async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetQueueResponse:
         """Set pause and limit of a queue."""
@@ -248,7 +265,7 @@ SPEC: Final = ServiceSpec(
     make=AdminService,
     add_to_server=admin_service_pb2_grpc.add_AdminServiceServicer_to_server,
     rules={
-        MethodRule(Action.READ): "ListQueues GetQueue ListEndpoints GetEndpoint",
+        MethodRule(Action.READ): "ListQueues GetQueue CheckStop ListEndpoints GetEndpoint",
         MethodRule(Action.READ, Scope.NONE): "ListNamespaces GetNamespace",
         MethodRule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue CreateEndpoint "
         "SetEndpoint PauseEndpoint TestEndpoint RotateEndpointSecret DeleteEndpoint",

@@ -19,9 +19,9 @@ from tenure.api.rpc.view import journal_view, task_view
 from tenure.core import check
 from tenure.core.access import task_token as task_tokens
 from tenure.core.access.permission import Action
-from tenure.core.filter import TaskFilter
+from tenure.core.filter import TaskFilter, TaskSearch
 from tenure.core.limits import JOURNAL_REQUESTS_MAX
-from tenure.core.task.record import Task
+from tenure.core.task.record import Reason, Task, TaskState
 from tenure.core.task.refusal import attempt_mismatch, is_held
 from tenure.engine.command import Command
 from tenure.engine.read import query
@@ -92,13 +92,14 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
             self._engine.store,
             namespace=namespace,
             page=requested_page(self._engine, request, wants_total=request.wants_total),
-            where=TaskFilter(queue=request.task_queue, type=request.type, state=state),
+            where=_where(request, state),
         )
         return pb.ListTasksResponse(
             tasks=[task_view.shown(task, with_payload=False) for task in page.items],
             next_page_token=page.next_page_token,
             total_count=page.total_count,
             is_total_exact=page.total_count is not None and page.is_total_exact,
+            searched_back_to_ms=page.searched_back_to_ms or 0,
         )
 
     async def ListAttempts(
@@ -334,6 +335,28 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
 def _worker_id(text: str) -> str:
     """Check the reporting worker: a report needs a worker id."""
     return check.task_id(text, "workerId")
+
+
+def _where(request: pb.ListTasksRequest, state: TaskState | None) -> TaskFilter | TaskSearch:
+    """Return the filter of a list; one that an index knows, if possible."""
+    names = {each.upper(): each for each in Reason}
+    if request.failure_reason and request.failure_reason not in names:
+        raise InvalidArgument("failure_reason must be a known one", field="failureReason")
+    states = [task_view.STATE_OF.get(each) for each in request.states]
+    if None in states:
+        raise InvalidArgument("states must be task states", field="states")
+    chosen = {state, *states} - {None}
+    search = TaskSearch(
+        queue=request.task_queue,
+        type=request.type,
+        states=tuple(each for each in TaskState if each in chosen),
+        labels=dict(request.labels),
+        error_type=request.error_type,
+        failure_reason=names.get(request.failure_reason),
+        created_from_ms=request.created_after_ms or None,
+        created_to_ms=request.created_before_ms or None,
+    )
+    return search.plain()
 
 
 SPEC: Final = ServiceSpec(

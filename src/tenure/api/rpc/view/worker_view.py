@@ -12,7 +12,9 @@ from tenure.core.seat.record import SeatView
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import WorkerMode, WorkerStatus
-from tenure.engine.read.query import QueueView, WorkerView
+from tenure.engine.read.query import WorkerView
+from tenure.engine.read.queue import QueueReport
+from tenure.engine.statistics.figures import Figures, percentiles_ms
 from tenure.errors import InvalidArgument, wire_name
 from tenure.v1 import admin_service_pb2, worker_pb2
 
@@ -108,10 +110,12 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
         made.last_heartbeat_at.CopyFrom(instant(lease.beat_at_ms) or Timestamp())
         made.lease_until_ms = lease.lease_until_ms
         made.lease_duration_ms = lease.lease_ms
+        made.lease_left_ms = lease.lease_until_ms - view.now_ms
     if view.health is not None:
         made.health = _HEALTHS[view.health]
-    if view.held_count is not None:
-        made.held_count = view.held_count
+    made.held_count = view.held.count
+    made.may_stop = view.may_stop
+    made.oldest_held_at_ms = view.held.oldest_at_ms or 0
     if view.seat is not None:
         made.address = view.seat.seat.address
         made.seat.CopyFrom(_seat(view.seat, lease))
@@ -132,9 +136,24 @@ def _seat(view: SeatView, lease: Lease | None) -> worker_pb2.Seat:
     )
 
 
-def queue(view: QueueView) -> admin_service_pb2.Queue:
-    """Show a queue with its settings and counts."""
-    return admin_service_pb2.Queue(
+def per_minute(figures: Figures) -> admin_service_pb2.PerMinute:
+    """Show what happened in a minute."""
+    names = admin_service_pb2.PerMinute.DESCRIPTOR.fields_by_name
+    return admin_service_pb2.PerMinute(**{name: getattr(figures, name) for name in names})
+
+
+def wait_ms(figures: Figures) -> admin_service_pb2.WaitMs | None:
+    """Show how long tasks waited, if any were started."""
+    if not any(figures.wait):
+        return None
+    p50, p95, p99 = percentiles_ms(figures.wait)
+    return admin_service_pb2.WaitMs(p50=p50, p95=p95, p99=p99)
+
+
+def queue(report: QueueReport) -> admin_service_pb2.Queue:
+    """Show a queue with its settings, its counts, and what happened in the last minute."""
+    view, figures, sampled = report.view, report.last_minute, report.sampled
+    made = admin_service_pb2.Queue(
         name=view.queue.name,
         is_paused=view.queue.is_paused,
         concurrency_max=view.queue.concurrency_max,
@@ -144,5 +163,16 @@ def queue(view: QueueView) -> admin_service_pb2.Queue:
             )
             for type_, counts in sorted(view.counts.items())
         ],
-        is_count_exact=view.is_exact,
+        is_count_exact=report.is_exact,
+        is_type_count_exact=view.is_exact,
+        counts={state.upper(): count for state, count in report.depths.items()},
+        per_minute=per_minute(figures),
+        wait_ms=wait_ms(figures),
     )
+    if sampled is not None:
+        made.sample_at_ms = sampled.at_ms
+        made.oldest_waiting_ms = sampled.oldest_waiting_ms
+        made.worker_count = sampled.crew.count
+        made.slots = sampled.crew.slots
+        made.held = sampled.held_count
+    return made

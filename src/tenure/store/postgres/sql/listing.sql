@@ -26,6 +26,21 @@ FROM (
     LIMIT CAST(:seen_max AS integer)
 ) AS s;
 
+-- name: count_state_tasks(namespace, queue, type, state, seen_max)
+-- As count_live_tasks, over the index of one state; see find_state_tasks.
+SELECT count(*) FILTER (WHERE s.is_listed), count(*)
+FROM (
+    SELECT
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type) AS is_listed
+    FROM tasks
+    WHERE state IN ('running', 'cancelling', 'waiting', 'paused')
+      AND namespace = :namespace
+      AND state = :state
+    ORDER BY namespace DESC, state DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s;
+
 -- name: count_unsuccessful_tasks(namespace, queue, type, state, seen_max)
 -- As count_live_tasks, over the index of failed and cancelled tasks.
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
@@ -132,6 +147,27 @@ UNION ALL
     LIMIT CAST(:amount AS integer)
 );
 
+-- name: find_state_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- As find_live_tasks, over the index of the states in which few tasks are: however many wait, they
+-- are not read.
+SELECT CAST(s.id AS text), s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type) AS is_listed,
+        row_number() OVER (ORDER BY namespace DESC, state DESC, id DESC) AS place
+    FROM tasks
+    WHERE state IN ('running', 'cancelling', 'waiting', 'paused')
+      AND namespace = :namespace
+      AND state = :state
+      AND id < CAST(:before_id AS uuid)
+    ORDER BY namespace DESC, state DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s
+WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
+LIMIT CAST(:amount AS integer);
+
 -- name: find_unsuccessful_tasks(namespace, queue, type, state, before_id, seen_max, amount)
 -- As find_live_tasks, over the index of failed and cancelled tasks.
 SELECT CAST(s.id AS text), s.is_listed, s.place
@@ -179,9 +215,43 @@ CROSS JOIN LATERAL (
     SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
 ) AS t;
 
+-- name: list_worker_held(namespace, queue, worker_id, amount)
+-- A worker holds no more than its slots, so that all of them can be sorted.
+SELECT CAST(id AS text), type, state, attempt, handed_at_ms
+FROM tasks AS t
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = CAST(:worker_id AS uuid)
+ORDER BY handed_at_ms, t.id
+LIMIT CAST(:amount AS integer);
+
 -- name: set_plans()
 -- The same settings for one transaction as READ_SETTINGS for a session.
 SELECT
     set_config('enable_seqscan', 'off', true),
     set_config('enable_bitmapscan', 'off', true),
     set_config('enable_sort', 'off', true);
+
+-- name: sum_worker_held(namespace, queue, worker_id, amount)
+-- Of each worker: how many live attempts name it, how many of them are not confirmed, and since when
+-- the oldest is held.
+SELECT CAST(d.worker_id AS text), c.held, c.unconfirmed, c.oldest
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:worker_id AS uuid[])
+) AS d (namespace, queue, worker_id)
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) AS held,
+        count(*) FILTER (WHERE h.state = 'dispatched') AS unconfirmed,
+        min(h.handed_at_ms) AS oldest
+    FROM (
+        SELECT t.state, t.handed_at_ms
+        FROM tasks AS t
+        WHERE t.worker_id IS NOT NULL
+          AND t.namespace = d.namespace
+          AND t.queue = d.queue
+          AND t.worker_id = d.worker_id
+        LIMIT CAST(:amount AS integer)
+    ) AS h
+) AS c;

@@ -28,11 +28,11 @@ SELECT
         ) AS live
     );
 
--- name: count_healths(deaf, now_ms)
-SELECT j.status, j.health, count(*)
+-- name: count_crews(deaf, now_ms)
+SELECT j.namespace, j.queue, j.status, j.health, count(*), sum(j.slots)
 FROM (
     SELECT
-        w.status,
+        w.namespace, w.queue, w.status, w.slots,
         CASE
             WHEN l.worker_id IS NULL THEN ''
             WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
@@ -46,7 +46,7 @@ FROM (
     FROM workers AS w
     LEFT JOIN leases AS l ON l.worker_id = w.id
 ) AS j
-GROUP BY j.status, j.health;
+GROUP BY j.namespace, j.queue, j.status, j.health;
 
 -- name: count_listed_workers(namespace, queue, status, software_version, labels, health, deaf, now_ms, amount)
 -- Counts what list_workers would list among the newest workers, and how many were read.

@@ -26,6 +26,21 @@ FROM (
     LIMIT :seen_max
 ) AS s;
 
+-- name: count_state_tasks(namespace, queue, type, state, seen_max)
+-- As count_live_tasks, over the index of one state; see find_state_tasks.
+SELECT coalesce(sum(s.is_listed), 0), count(*)
+FROM (
+    SELECT
+        (:queue = '' OR queue = :queue)
+        AND (:type = '' OR type = :type) AS is_listed
+    FROM tasks INDEXED BY tasks_states
+    WHERE (state = 'running' OR state = 'cancelling' OR state = 'waiting' OR state = 'paused')
+      AND namespace = :namespace
+      AND state = :state
+    ORDER BY id DESC
+    LIMIT :seen_max
+) AS s;
+
 -- name: count_unsuccessful_tasks(namespace, queue, type, state, seen_max)
 -- As count_live_tasks, over the index of failed and cancelled tasks.
 SELECT coalesce(sum(s.is_listed), 0), count(*)
@@ -137,6 +152,27 @@ FROM (
     LIMIT :amount
 );
 
+-- name: find_state_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- As find_live_tasks, over the index of the states in which few tasks are: however many wait, they
+-- are not read.
+SELECT s.id, s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (:queue = '' OR queue = :queue)
+        AND (:type = '' OR type = :type) AS is_listed,
+        row_number() OVER (ORDER BY id DESC) AS place
+    FROM tasks INDEXED BY tasks_states
+    WHERE (state = 'running' OR state = 'cancelling' OR state = 'waiting' OR state = 'paused')
+      AND namespace = :namespace
+      AND state = :state
+      AND id < :before_id
+    ORDER BY id DESC
+    LIMIT :seen_max
+) AS s
+WHERE s.is_listed OR s.place = :seen_max
+LIMIT :amount;
+
 -- name: find_unsuccessful_tasks(namespace, queue, type, state, before_id, seen_max, amount)
 -- As find_live_tasks, over the index of failed and cancelled tasks.
 SELECT s.id, s.is_listed, s.place
@@ -175,6 +211,31 @@ SELECT
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
+-- name: list_worker_held(namespace, queue, worker_id, amount)
+-- A worker holds no more than its slots, so that all of them can be sorted.
+SELECT id, type, state, attempt, handed_at_ms
+FROM tasks INDEXED BY tasks_held
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = :worker_id
+ORDER BY handed_at_ms, id
+LIMIT :amount;
+
 -- name: set_plans()
 -- Nothing to do here: the statements name their indexes.
 SELECT 1 WHERE 0;
+
+-- name: sum_worker_held(namespace, queue, worker_id, amount)
+-- Of each worker: how many live attempts name it, how many of them are not confirmed, and since when
+-- the oldest is held.
+SELECT :worker_id, count(*), coalesce(sum(h.state = 'dispatched'), 0), min(h.handed_at_ms)
+FROM (
+    SELECT state, handed_at_ms
+    FROM tasks INDEXED BY tasks_held
+    WHERE worker_id IS NOT NULL
+      AND namespace = :namespace
+      AND queue = :queue
+      AND worker_id = :worker_id
+    LIMIT :amount
+) AS h;

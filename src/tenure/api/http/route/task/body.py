@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from tenure.api.http.body import EPOCH, Body, Duration, given_or
+from tenure.api.http.body import EPOCH, Body, DryRunBody, Duration, given_or
 from tenure.core import check, limits
 from tenure.core.task.record import NewTask, Spec
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
@@ -126,7 +126,7 @@ class BatchBody(Body, frozen=True):
     is_resend: bool = False
 
 
-class CancelBody(Body, frozen=True):
+class CancelBody(DryRunBody, frozen=True):
     """Why the task is cancelled."""
 
     reason: str = ""

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from tenure.api.http.body import EmptyBody
+from tenure.api.http.body import DryRunBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import Scoped, chosen
+from tenure.api.http.parameter import Scoped
 from tenure.api.http.route.task import view
 from tenure.api.http.route.task.body import (
     AgainBody,
@@ -23,13 +23,12 @@ from tenure.api.http.route.task.body import (
 )
 from tenure.api.http.route.task.parameter import TaskListQuery, TaskQuery
 from tenure.api.http.route.task.watch import Change, TaskEventStream, wait_for_end
-from tenure.api.http.view import page_fields
+from tenure.api.http.view import consequences, instant_or_unset, page_fields
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
-from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
 from tenure.core.task import enqueue as enqueue_rules
-from tenure.core.task.record import TaskState
+from tenure.engine import rehearsal
 from tenure.engine.read import query
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError
@@ -93,15 +92,18 @@ def _placed(error: TenureError, bodies: Sequence[TaskBody]) -> TenureError:
 async def list_tasks(call: OperationCall[TaskListQuery, None]) -> Answer:
     """Show a page of tasks."""
     asked = call.query
-    state = chosen(TaskState, asked.state, "state")
-    found = await query.list_tasks(
-        call.engine.store,
-        namespace=call.namespace,
-        page=requested_page(call.engine, asked, wants_total=asked.total_count),
-        where=TaskFilter(queue=asked.queue, type=asked.type, state=state),
-    )
+    page = requested_page(call.engine, asked, wants_total=asked.total_count)
+    plain, search = asked.plain(), asked.search()
+    store, namespace = call.engine.store, call.namespace
+    if asked.id:
+        found = await query.find_listed(
+            store, namespace=namespace, task_ids=asked.id, page=page, plain=plain, where=search
+        )
+    else:
+        found = await query.list_tasks(store, namespace=namespace, page=page, where=search.plain())
     tasks = [view.task(each, with_payloads=False) for each in found.items]
-    return Answer(view.TaskListView(tasks=tasks, **page_fields(found)))
+    back_to = instant_or_unset(found.searched_back_to_ms)
+    return Answer(view.TaskListView(tasks=tasks, searched_back_to=back_to, **page_fields(found)))
 
 
 async def get_task(call: OperationCall[TaskQuery, None]) -> Answer:
@@ -132,7 +134,7 @@ async def cancel_task(call: OperationCall[Scoped, CancelBody]) -> Answer:
     command = c.CancelTask(
         namespace=call.namespace, task_id=task_id, reason=reason, actor=call.principal.key_id
     )
-    return await _change(call, command)
+    return await _change_or_rehearse(call, command)
 
 
 async def complete_task(call: OperationCall[Scoped, CompleteBody]) -> Answer:
@@ -146,6 +148,22 @@ async def _change(
 ) -> Answer:
     reported = await call.engine.submit(command)
     shown = view.StateView(task_id=call.path["taskId"], state=reported.state.upper())
+    return Answer(shown)
+
+
+async def _change_or_rehearse(
+    call: OperationCall[Scoped, Any], command: c.CancelTask | _PlainChange
+) -> Answer:
+    """Change a task, or only tell what would happen."""
+    if not call.body.dry_run:
+        return await _change(call, command)
+    found = await rehearsal.of_task_change(call.engine, command)
+    task = await query.get_task(
+        call.engine.store, namespace=call.namespace, task_id=command.task_id
+    )
+    shown = view.StateView(
+        task_id=task.id, state=task.state.upper(), consequences=consequences(found)
+    )
     return Answer(shown)
 
 
@@ -171,10 +189,10 @@ _operation: Final = partial(Operation, group="Tasks", query=Scoped)
 def _plain_change(verb: str, kind: type[_PlainChange], summary: str) -> Operation:
     """Return an operation that changes a task and needs only its id."""
 
-    async def change(call: OperationCall[Scoped, EmptyBody]) -> Answer:
+    async def change(call: OperationCall[Scoped, DryRunBody]) -> Answer:
         task_id, key_id = call.path["taskId"], call.principal.key_id
         command = kind(namespace=call.namespace, task_id=task_id, actor=key_id)
-        return await _change(call, command)
+        return await _change_or_rehearse(call, command)
 
     return _operation(
         method="POST",
@@ -183,7 +201,7 @@ def _plain_change(verb: str, kind: type[_PlainChange], summary: str) -> Operatio
         summary=summary,
         handle=change,
         action=Action.SUBMIT,
-        body=EmptyBody,
+        body=DryRunBody,
         answer=view.StateView,
         errors=_WRONG,
     )

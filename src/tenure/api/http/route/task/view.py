@@ -11,6 +11,7 @@ from tenure.api.http.edge.strict_json import is_json
 from tenure.api.http.route.callback.view import CallbackItem, callback
 from tenure.api.http.route.task.body import JSON_ENCODING, Base64
 from tenure.api.http.view import (
+    Consequences,
     Instant,
     IsTotalExact,
     NextPageToken,
@@ -52,6 +53,7 @@ class StateView(View, frozen=True):
 
     task_id: str
     state: StateName
+    consequences: Consequences = UNSET
 
 
 class RetryPolicyView(View, frozen=True):
@@ -159,6 +161,10 @@ class TaskListView(View, frozen=True):
     next_page_token: NextPageToken = UNSET
     total_count: TotalCount = UNSET
     is_total_exact: IsTotalExact = UNSET
+    searched_back_to: (
+        Annotated[Instant, Meta(description="This page ended early; the next goes on from here")]
+        | UnsetType
+    ) = UNSET
 
 
 class AttemptItem(View, frozen=True):
