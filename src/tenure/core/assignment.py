@@ -290,13 +290,14 @@ class _Assignment:
 
     def _fitting(self, bidder: _Bidder, task: Task, size: int) -> int | None:
         """Return a hand that has room for so many bytes, if there is for one more suspect."""
-        if self._spares_some and not self._may_run(bidder, task):
-            return None
-        if task.is_guarded and not self._has_room(bidder.receiver_id, task):
+        if (self._spares_some or task.is_guarded) and not self._may_take(bidder, task):
             return None
         if bidder.lines is None:
             return bidder.index if size <= self._rooms[bidder.index] else None
-        waiting = bidder.lines[task.type]
+        return self._next_fitting(bidder.lines[task.type], size)
+
+    def _next_fitting(self, waiting: deque[int], size: int) -> int | None:
+        """Return the first hand in a line that has credit and room, and take it from the line."""
         for _ in range(len(waiting)):
             index = waiting.popleft()
             credit = self._credits[index]
@@ -308,8 +309,11 @@ class _Assignment:
                     return index
         return None
 
-    def _may_run(self, bidder: _Bidder, task: Task) -> bool:
-        return task.spec.kind is not TaskKind.WORKFLOW or self._hands[bidder.index].takes_runs
+    def _may_take(self, bidder: _Bidder, task: Task) -> bool:
+        """Tell whether a receiver takes runs, if the task is one, and one more suspect."""
+        if task.spec.kind is TaskKind.WORKFLOW and not self._hands[bidder.index].takes_runs:
+            return False
+        return not task.is_guarded or self._has_room(bidder.receiver_id, task)
 
     def _first(self, line: list[_Place]) -> _Bidder | None:
         """Return who has the largest free share of those that wait for a type."""

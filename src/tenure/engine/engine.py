@@ -95,11 +95,10 @@ class Engine:
         self.statistics = Statistics(clock)
         self.alarm, self.grace_alarm = Alarm(), Alarm()
         self.alarms, self.schedule_news = _by_service(self.alarm, self.grace_alarm), ScheduleNews()
-        self.finished_count = 0
+        self.finished_count, self._is_leaving = 0, False
         self.deaf: frozenset[str] = frozenset()
         self._pause = pause
         self._listeners: list[Callable[[Task], None]] = []
-        self._is_leaving = False
         self._secrets: Secrets | None = None
         self.acceptance = Acceptance()
         self.outage = StoreOutage(clock, self.acceptance)

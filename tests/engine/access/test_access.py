@@ -22,6 +22,7 @@ from tenure.engine.access.command import (
 )
 from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
+from tenure.engine.read import access as access_read
 from tenure.engine.read import query
 from tenure.engine.services.retention import Retention
 from tenure.engine.worker import bulk_drain
@@ -69,7 +70,7 @@ async def set_namespace(engine: Engine, name: str = NAMESPACE, *, is_disabled: b
 
 async def audited(engine: Engine, **where: str) -> list[tuple[str, str, str, str]]:
     """Return (action, actor, namespace, target) of the audit log, oldest first."""
-    found = await query.list_audit(engine.store, page=page(), where=AuditFilter(**where))
+    found = await access_read.list_audit(engine.store, page=page(), where=AuditFilter(**where))
     return [(x.action, x.actor, x.namespace, x.target) for x in reversed(found.items)]
 
 
@@ -84,8 +85,8 @@ async def refused(engine: Engine, command: AnyCommand) -> TenureError:
 
 async def _access(engine: Engine) -> Any:
     version, _ = await engine.store.read(access_table.read_version)
-    keys = await query.list_keys(engine.store, page=page())
-    return version, keys, await query.list_audit(engine.store, page=page())
+    keys = await access_read.list_keys(engine.store, page=page())
+    return version, keys, await access_read.list_audit(engine.store, page=page())
 
 
 class TestKeys:
@@ -103,7 +104,7 @@ class TestKeys:
             created_at_ms=now_ms,
             expires_at_ms=now_ms + HOUR_MS,
         )
-        assert await query.get_key(engine.store, key_id=made.key.id) == made.key
+        assert await access_read.get_key(engine.store, key_id=made.key.id) == made.key
         parsed = api_key.parse(made.text.reveal())
         assert parsed is not None
         assert api_key.matches(engine.access_cache.find(made.key.id), parsed)
@@ -191,7 +192,7 @@ class TestKeys:
         with pytest.raises(Unavailable):
             await make(engine)
         made = await make(engine)
-        listed = await query.list_keys(engine.store, page=page())
+        listed = await access_read.list_keys(engine.store, page=page())
         assert len(listed.items) == 2
         assert len(await audited(engine)) == 2
         assert engine.access_cache.find(made.key.id) is not None
@@ -299,7 +300,7 @@ class TestScope:
         await revoking
         with pytest.raises(Unauthenticated):
             await creating
-        listed = await query.list_keys(engine.store, page=page())
+        listed = await access_read.list_keys(engine.store, page=page())
         assert len(listed.items) == 1
 
     async def test_a_key_may_revoke_itself(self, engine: Engine) -> None:
@@ -320,7 +321,7 @@ class TestLists:
         found: list[str] = []
         token = ""
         while True:
-            part = await query.list_keys(engine.store, page=page(2, token))
+            part = await access_read.list_keys(engine.store, page=page(2, token))
             found += [each.id for each in part.items]
             token = part.next_page_token
             if not token:
@@ -329,8 +330,8 @@ class TestLists:
 
     async def test_keys_of_the_same_instant_are_listed_once_each(self, engine: Engine) -> None:
         made = {(await make(engine)).key.id for _ in range(5)}
-        first = await query.list_keys(engine.store, page=page(3))
-        rest = await query.list_keys(engine.store, page=page(3, first.next_page_token))
+        first = await access_read.list_keys(engine.store, page=page(3))
+        rest = await access_read.list_keys(engine.store, page=page(3, first.next_page_token))
         listed = [each.id for each in (*first.items, *rest.items)]
         assert len(listed) == 5
         assert set(listed) == made
@@ -339,56 +340,56 @@ class TestLists:
         own = await make(engine, Role.CLIENT, namespaces=(NAMESPACE,))
         whole = await make(engine)
         scope = (NAMESPACE, OTHER_NAMESPACE)
-        listed = await query.list_keys(engine.store, page=page(), namespaces=scope)
+        listed = await access_read.list_keys(engine.store, page=page(), namespaces=scope)
         assert [each.id for each in listed.items] == [own.key.id]
-        found = await query.get_key(engine.store, key_id=own.key.id, namespaces=scope)
+        found = await access_read.get_key(engine.store, key_id=own.key.id, namespaces=scope)
         assert found == own.key
         for key_id in (whole.key.id, UNKNOWN_KEY):
             with pytest.raises(NotFound, match=f"API key {key_id} was not found"):
-                await query.get_key(engine.store, key_id=key_id, namespaces=scope)
+                await access_read.get_key(engine.store, key_id=key_id, namespaces=scope)
 
     async def test_a_cursor_of_one_caller_is_none_of_another(self, engine: Engine) -> None:
         for _ in range(2):
             await make(engine, Role.CLIENT, namespaces=(NAMESPACE,))
-        first = await query.list_keys(engine.store, page=page(1))
+        first = await access_read.list_keys(engine.store, page=page(1))
         with pytest.raises(InvalidArgument):
-            await query.list_keys(
+            await access_read.list_keys(
                 engine.store, page=page(1, first.next_page_token), namespaces=(NAMESPACE,)
             )
 
     async def test_namespaces_are_listed_with_their_state(self, engine: Engine) -> None:
         await set_namespace(engine, is_disabled=True)
-        listed = await query.list_namespaces(engine.store, page=page())
+        listed = await access_read.list_namespaces(engine.store, page=page())
         assert {each.name: each.is_disabled for each in listed.items} == {
             NAMESPACE: True,
             OTHER_NAMESPACE: False,
             DEFAULT_NAMESPACE: False,
         }
-        found = await query.get_namespace(engine.store, name="acme")
+        found = await access_read.get_namespace(engine.store, name="acme")
         assert (found.name, found.is_disabled) == (NAMESPACE, True)
 
     async def test_a_scoped_caller_sees_its_own_namespaces(self, engine: Engine) -> None:
         scope = (OTHER_NAMESPACE, NAMESPACE, "no/such")
-        first = await query.list_namespaces(engine.store, page=page(1), namespaces=scope)
+        first = await access_read.list_namespaces(engine.store, page=page(1), namespaces=scope)
         assert [each.name for each in first.items] == [NAMESPACE]
-        rest = await query.list_namespaces(
+        rest = await access_read.list_namespaces(
             engine.store, page=page(1, first.next_page_token), namespaces=scope
         )
         assert [each.name for each in rest.items] == [OTHER_NAMESPACE]
         assert rest.next_page_token == ""
         for name in (DEFAULT_NAMESPACE, "no/such"):
             with pytest.raises(NotFound, match=f"Namespace {name} was not found"):
-                await query.get_namespace(engine.store, name=name, namespaces=scope)
+                await access_read.get_namespace(engine.store, name=name, namespaces=scope)
 
     async def test_a_scoped_caller_sees_its_own_audit_records(self, engine: Engine) -> None:
         own = await make(engine, Role.CLIENT, namespaces=(NAMESPACE,))
         await make(engine, Role.CLIENT, namespaces=(NAMESPACE, OTHER_NAMESPACE))
         await make(engine)
-        listed = await query.list_audit(engine.store, page=page(), namespaces=(NAMESPACE,))
+        listed = await access_read.list_audit(engine.store, page=page(), namespaces=(NAMESPACE,))
         assert [each.target for each in listed.items] == [own.key.id]
         for name in (OTHER_NAMESPACE, "no/such"):
             with pytest.raises(NotFound, match=f"Namespace {name} was not found"):
-                await query.list_audit(
+                await access_read.list_audit(
                     engine.store,
                     page=page(),
                     where=AuditFilter(namespace=name),
@@ -397,11 +398,11 @@ class TestLists:
 
     async def test_audit_records_are_listed_page_by_page(self, engine: Engine) -> None:
         made = [(await make(engine)).key.id for _ in range(3)]
-        first = await query.list_audit(engine.store, page=page(2))
-        rest = await query.list_audit(engine.store, page=page(2, first.next_page_token))
+        first = await access_read.list_audit(engine.store, page=page(2))
+        rest = await access_read.list_audit(engine.store, page=page(2, first.next_page_token))
         assert [each.target for each in (*first.items, *rest.items)] == made[::-1]
         with pytest.raises(InvalidArgument):
-            await query.list_audit(
+            await access_read.list_audit(
                 engine.store,
                 page=page(2, first.next_page_token),
                 where=AuditFilter(action="key.revoke"),
@@ -453,7 +454,7 @@ class TestAudit:
         for fields in ({"is_paused": True, "concurrency_max": 3}, {"is_paused": False}):
             await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, **fields))
         await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, concurrency_max=0))
-        listed = await query.list_audit(engine.store, page=page())
+        listed = await access_read.list_audit(engine.store, page=page())
         assert [each.detail for each in reversed(listed.items)] == [
             "admin key ci for all namespaces",
             f"worker key ci for {NAMESPACE}",
@@ -510,7 +511,7 @@ class TestAudit:
         report = await world.round(Retention(), engine)
         assert report.count == 1
         assert await audited(engine) == []
-        assert await query.get_key(engine.store, key_id=made.key.id) == made.key
+        assert await access_read.get_key(engine.store, key_id=made.key.id) == made.key
 
 
 class TestBootstrap:

@@ -11,7 +11,7 @@ import pytest
 from tenure.core.access.api_key import ApiKey, Role
 from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
-from tenure.engine.read import query
+from tenure.engine.read import access as access_read
 from tenure.engine.services.key_use import KeyUse
 from tenure.errors import Unavailable, WrongState
 from tenure.store.failure import Lost
@@ -334,7 +334,7 @@ class TestAdministrators:
 
 class TestUse:
     async def last_used(self, engine: Engine, key: ApiKey) -> int | None:
-        return (await query.get_key(engine.store, key_id=key.id)).last_used_at_ms
+        return (await access_read.get_key(engine.store, key_id=key.id)).last_used_at_ms
 
     async def test_the_last_use_of_keys_is_written_by_rounds(
         self, world: World, engine: Engine

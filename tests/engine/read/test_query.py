@@ -16,6 +16,7 @@ from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerMode, WorkerStatus
 from tenure.engine.access.command import CreateNamespace, SetQueue
 from tenure.engine.engine import Engine
+from tenure.engine.read import access as access_read
 from tenure.engine.read import query
 from tenure.engine.task.command import CancelTask, FinishKind
 from tenure.engine.worker.command import DrainWorker, EvictWorker
@@ -489,10 +490,10 @@ class TestNamespaces:
     async def test_namespaces_come_by_name_in_pages(self, engine: Engine) -> None:
         await engine.submit(CreateNamespace(name="beta/default"))
         await engine.submit(CreateNamespace(name="Beta/default"))
-        first = await query.list_namespaces(engine.store, page=page(3))
+        first = await access_read.list_namespaces(engine.store, page=page(3))
         names = [each.name for each in first.items]
         assert names == ["Beta/default", NAMESPACE, "beta/default"]
-        rest = await query.list_namespaces(engine.store, page=page(3, first.next_page_token))
+        rest = await access_read.list_namespaces(engine.store, page=page(3, first.next_page_token))
         assert OTHER_NAMESPACE in [each.name for each in rest.items]
         assert rest.next_page_token == ""
         with pytest.raises(InvalidArgument):

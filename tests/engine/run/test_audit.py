@@ -8,6 +8,7 @@ from tenure.core.access.audit import AuditRecord
 from tenure.core.limits import AUDIT_DETAIL_BYTES_MAX
 from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
+from tenure.engine.read import access as access_read
 from tenure.engine.read import query
 from tenure.engine.read.run import plan_retry
 from tenure.engine.run.command import CancelRun, ResumeRun, TerminateRun
@@ -28,7 +29,7 @@ ACTOR = "tnr-key-1"
 
 async def records(engine: Engine) -> list[AuditRecord]:
     asked = query.PageRequest(cursor_key=b"k" * 32, size=100)
-    return list(reversed((await query.list_audit(engine.store, page=asked)).items))
+    return list(reversed((await access_read.list_audit(engine.store, page=asked)).items))
 
 
 async def done(engine: Engine) -> list[tuple[str, str, str, str]]:

@@ -23,6 +23,7 @@ from tenure.core.access.principal import Principal
 from tenure.core.access.task_token import Claims, Purpose
 from tenure.core.limits import CALL_MS
 from tenure.engine.engine import Engine
+from tenure.engine.read import access as access_read
 from tenure.engine.read import query
 from tenure.errors import (
     DeadlineExceeded,
@@ -144,7 +145,7 @@ class Access:
         if not store.is_shared:
             return
         page = query.PageRequest(cursor_key=self._engine.secrets.cursor_key, size=1)
-        if (await query.list_keys(store, page=page)).items:
+        if (await access_read.list_keys(store, page=page)).items:
             self._access_cache.hear()
             raise _ended("")
 

@@ -13,9 +13,6 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from tenure.core import check, cursor
-from tenure.core.access import api_key
-from tenure.core.access.api_key import ApiKey
-from tenure.core.access.audit import ALL_AUDIT, AuditFilter, AuditRecord
 from tenure.core.filter import (
     ALL_TASKS,
     ALL_WORKERS,
@@ -30,13 +27,12 @@ from tenure.core.limits import (
     COUNTED_MAX,
     HELD_LISTED_MAX,
     HELD_SET_MAX,
-    INSTANT_MS_MAX,
     LISTED_IDS_MAX,
     LISTED_SEEN_MAX,
     QUEUE_ROWS_MAX,
     QUEUES_COUNTED_AT_ONCE,
 )
-from tenure.core.queue import Namespace, Queue
+from tenure.core.queue import Queue
 from tenure.core.seat.record import SeatView
 from tenure.core.task.attempt import Attempt, Outcome
 from tenure.core.task.callback import CallbackAttempt
@@ -52,21 +48,18 @@ from tenure.core.worker.stop_check import HeldSum
 from tenure.engine.batch.damage_log import note_damage
 from tenure.errors import InvalidArgument, NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
-from tenure.store.table import access as access_table
 from tenure.store.table import lease as lease_table
 from tenure.store.table import listing, run_list, task_list, task_search
 from tenure.store.table import queue as queue_table
 from tenure.store.table import seat as seat_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
-from tenure.store.table.access import KeyPlace
 from tenure.store.table.listing import NEWEST, Onlooker, Slice, Total
 from tenure.store.transaction import Body, Store, Tx
 
 T = TypeVar("T")
 AnyTaskFilter = TaskFilter | RunFilter | TaskSearch
 RETRY_AFTER_MS: Final = 500
-_NEWEST_KEY: Final = f"{INSTANT_MS_MAX + 1} "
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -400,100 +393,8 @@ async def _queue_views(
     return views
 
 
-async def list_namespaces(
-    store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
-) -> Page[Namespace]:
-    """Return the namespaces of this server by name; only those of a limited caller's key."""
-    place = place_of(_scope_text(namespaces), "namespaces", page, first="")
-
-    async def body(tx: Tx) -> list[Namespace]:
-        if not namespaces:
-            return await listing.list_namespaces(tx, place.part)
-        wanted = [name for name in namespaces if name > place.part.position]
-        found = await queue_table.read_namespaces(tx, wanted)
-        return sorted(found, key=lambda namespace: namespace.name)[: place.part.amount]
-
-    found = Read(await scan(store, body))
-    return page_of(found, place, lambda namespace: namespace.name)
-
-
-async def get_namespace(store: Store, *, name: str, namespaces: Sequence[str] = ()) -> Namespace:
-    """Return a namespace, if the caller has access to it."""
-    name = check.namespace(name)
-    _check_own(name, namespaces)
-    found = await read(store, lambda tx: queue_table.read_namespaces(tx, [name]))
-    if not found:
-        raise _namespace_not_found(name)
-    return found[0]
-
-
-async def list_keys(
-    store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
-) -> Page[ApiKey]:
-    """Return API keys, newest first, including revoked ones.
-
-    A caller with some namespaces sees the keys for these or fewer.
-    """
-    place = place_of(_scope_text(namespaces), "keys", page, first=_NEWEST_KEY)
-    created_at, _, key_id = place.part.position.partition(" ")
-    part = KeyPlace(int(created_at), key_id, place.part.amount)
-    found = await scan(store, lambda tx: access_table.list_keys(tx, namespaces, part))
-    return page_of(Read(found), place, lambda key: f"{key.created_at_ms} {key.id}")
-
-
-async def get_key(store: Store, *, key_id: str, namespaces: Sequence[str] = ()) -> ApiKey:
-    """Return an API key, if the caller may administer it."""
-    key_id = api_key.check_id(key_id)
-    found = await read(store, lambda tx: access_table.read_keys(tx, [key_id]))
-    if not found or (namespaces and not _is_within(found[0].namespaces, namespaces)):
-        raise NotFound(f"API key {key_id} was not found.")
-    return found[0]
-
-
-async def list_audit(
-    store: Store,
-    *,
-    page: PageRequest,
-    where: AuditFilter = ALL_AUDIT,
-    namespaces: Sequence[str] = (),
-) -> Page[AuditRecord]:
-    """Return audit records, newest first.
-
-    A caller with some namespaces sees the records of these or fewer.
-    """
-    where = where.checked()
-    query = query_text("audit", where)
-    place = place_of(_scope_text(namespaces), query, page)
-    if where.namespace:
-        _check_own(where.namespace, namespaces)
-
-    async def body(tx: Tx) -> list[AuditRecord]:
-        if where.namespace:
-            await check_exists(tx, where.namespace)
-        part = place.part
-        return await access_table.list_audit(
-            tx, namespaces, where, before_id=part.position, amount=part.amount
-        )
-
-    found = Read(await scan(store, body))
-    return page_of(found, place, lambda record: record.id)
-
-
-def _scope_text(namespaces: Sequence[str]) -> str:
-    """Return the scope of a cursor of a caller's list; no namespace has such a name."""
-    return " ".join(sorted(namespaces))
-
-
-def _is_within(names: Sequence[str], namespaces: Sequence[str]) -> bool:
-    return bool(names) and set(names).issubset(namespaces)
-
-
-def _check_own(name: str, namespaces: Sequence[str]) -> None:
-    if namespaces and name not in namespaces:
-        raise _namespace_not_found(name)
-
-
-def _namespace_not_found(name: str) -> NotFound:
+def namespace_not_found(name: str) -> NotFound:
+    """Return that a namespace does not exist, or is not the caller's."""
     return NotFound(f"Namespace {name} was not found.")
 
 
@@ -510,7 +411,7 @@ async def find_task(tx: Tx, key: tuple[str, str]) -> Task:
 async def check_exists(tx: Tx, namespace: str) -> None:
     """Raise ``not_found`` for a namespace that does not exist, within a read."""
     if not await queue_table.read_namespaces(tx, [namespace]):
-        raise _namespace_not_found(namespace)
+        raise namespace_not_found(namespace)
 
 
 async def _views(

@@ -18,7 +18,7 @@ from tenure.core import limits
 from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.permission import Action
 from tenure.engine.access import command as c
-from tenure.engine.read import query
+from tenure.engine.read import access as access_read
 
 _KEY: Final = "/v1/api-keys/{keyId}"
 
@@ -91,7 +91,7 @@ async def create_key(call: OperationCall[NoQuery, ApiKeyBody]) -> Answer:
 
 async def list_keys(call: OperationCall[PageQuery, None]) -> Answer:
     """Show a page of keys."""
-    page = await query.list_keys(
+    page = await access_read.list_keys(
         call.engine.store,
         page=requested_page(call.engine, call.query),
         namespaces=call.principal.namespaces,
@@ -102,7 +102,7 @@ async def list_keys(call: OperationCall[PageQuery, None]) -> Answer:
 
 async def get_key(call: OperationCall[NoQuery, None]) -> Answer:
     """Show a key."""
-    key = await query.get_key(
+    key = await access_read.get_key(
         call.engine.store, key_id=call.path["keyId"], namespaces=call.principal.namespaces
     )
     return Answer(_shown(key))

@@ -14,7 +14,7 @@ from tenure.api.http.parameter import PageQuery
 from tenure.api.paging import requested_page
 from tenure.core.access.audit import AuditFilter, AuditRecord
 from tenure.core.access.permission import Action
-from tenure.engine.read import query
+from tenure.engine.read import access as access_read
 
 
 class AuditQuery(PageQuery, frozen=True):
@@ -62,7 +62,7 @@ async def list_audit(call: OperationCall[AuditQuery, None]) -> Answer:
     namespace = scope(asked.namespace) if asked.namespace else ""
     if namespace:
         check_namespace(call.principal, namespace)
-    page = await query.list_audit(
+    page = await access_read.list_audit(
         call.engine.store,
         page=requested_page(call.engine, asked),
         where=AuditFilter(namespace=namespace, action=asked.action, actor=asked.actor),

@@ -10,6 +10,7 @@ from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.view import View
 from tenure.core.limits import READY_MS_MAX
+from tenure.engine.read import access as access_read
 from tenure.engine.read import query
 from tenure.errors import Unavailable
 
@@ -34,7 +35,7 @@ async def is_ready(call: OperationCall[NoQuery, None]) -> Answer:
     page = query.PageRequest(cursor_key=call.engine.secrets.cursor_key, size=1)
     try:
         async with asyncio.timeout(READY_MS_MAX / 1000):
-            await query.list_namespaces(call.engine.store, page=page)
+            await access_read.list_namespaces(call.engine.store, page=page)
     except TimeoutError as error:
         raise _not_ready("The store did not answer in time.", "store_slow") from error
     return Answer(HealthView(status="ready"))

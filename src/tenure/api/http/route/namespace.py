@@ -18,7 +18,7 @@ from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.queue import Namespace
 from tenure.engine.access import command as c
-from tenure.engine.read import query
+from tenure.engine.read import access as access_read
 from tenure.errors import InvalidArgument
 
 # A name contains a slash, and a path is matched part by part.
@@ -55,7 +55,7 @@ def _shown(item: Namespace) -> NamespaceItem:
 
 async def list_namespaces(call: OperationCall[PageQuery, None]) -> Answer:
     """Show a page of namespaces."""
-    found = await query.list_namespaces(
+    found = await access_read.list_namespaces(
         call.engine.store,
         page=requested_page(call.engine, call.query),
         namespaces=call.principal.namespaces,
@@ -79,7 +79,7 @@ async def get_namespace(call: OperationCall[NoQuery, None]) -> Answer:
     """Show a namespace."""
     name = _name(call.path)
     check_namespace(call.principal, name)
-    return Answer(_shown(await query.get_namespace(call.engine.store, name=name)))
+    return Answer(_shown(await access_read.get_namespace(call.engine.store, name=name)))
 
 
 async def disable_namespace(call: OperationCall[NoQuery, EmptyBody]) -> Answer:

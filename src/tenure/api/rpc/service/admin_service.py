@@ -18,6 +18,7 @@ from tenure.core.access.audit import AuditFilter
 from tenure.core.access.permission import Action
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.engine.access import command as c
+from tenure.engine.read import access as access_read
 from tenure.engine.read import query, stop_check
 from tenure.engine.read import queue as queue_read
 from tenure.engine.read.diagnosis import Question, diagnose
@@ -141,7 +142,7 @@ class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListNamespacesResponse:
         """List the namespaces that the caller may see."""
         self._allowance.lists.take(actor())
-        page = await query.list_namespaces(
+        page = await access_read.list_namespaces(
             self._engine.store,
             page=requested_page(self._engine, request),
             namespaces=PRINCIPAL.get().namespaces,
@@ -158,7 +159,7 @@ class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
         """Show a namespace."""
         name = scope(request.name)
         check_namespace(PRINCIPAL.get(), name)
-        found = await query.get_namespace(self._engine.store, name=name)
+        found = await access_read.get_namespace(self._engine.store, name=name)
         return pb.GetNamespaceResponse(namespace=access_view.namespace(found))
 
     async def SetNamespace(
@@ -192,7 +193,7 @@ class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListApiKeysResponse:
         """List the keys that the caller may administer."""
         self._allowance.lists.take(actor())
-        page = await query.list_keys(
+        page = await access_read.list_keys(
             self._engine.store,
             page=requested_page(self._engine, request),
             namespaces=PRINCIPAL.get().namespaces,
@@ -206,7 +207,7 @@ class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
         self, request: pb.GetApiKeyRequest, context: Context
     ) -> pb.GetApiKeyResponse:
         """Show a key without its secret."""
-        found = await query.get_key(
+        found = await access_read.get_key(
             self._engine.store, key_id=request.key_id, namespaces=PRINCIPAL.get().namespaces
         )
         return pb.GetApiKeyResponse(key=access_view.key(found))
@@ -233,7 +234,7 @@ class AdminService(EndpointCalls, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListAuditRecordsResponse:
         """List audit records, newest first."""
         self._allowance.lists.take(actor())
-        page = await query.list_audit(
+        page = await access_read.list_audit(
             self._engine.store,
             page=requested_page(self._engine, request),
             where=AuditFilter(
