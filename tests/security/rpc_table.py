@@ -263,6 +263,8 @@ ID_FIELDS: Final = frozenset(
 )
 PLAIN_FIELDS: Final = frozenset(
     {
+        "errorType",
+        "failureReason",
         "type",
         "workflowType",
         "workflowTypes",
