@@ -313,6 +313,8 @@ ID_FIELDS: Final = frozenset(
 PLAIN_FIELDS: Final = frozenset(
     {
         "RegisterWorkerRequest.address",
+        "errorType",
+        "failureReason",
         "type",
         "workflowType",
         "workflowTypes",

@@ -13,7 +13,7 @@ STATISTICS_KEPT_MS: Final = 7 * DAY_MS
 STATISTICS_ROWS_MAX: Final = 10_080
 # Tasks of one step that are counted one by one; of more, every eighth batch counts for eight. At
 # full speed this costs a thousandth of a task.
-STATISTICS_WHOLE_MAX: Final = 10_000
+STATISTICS_WHOLE_MAX: Final = 2_000
 STATISTICS_SAMPLED: Final = 8
 # Queues that one step tells apart, and types of a queue; the others are added up as `other`.
 STATISTICS_QUEUES_MAX: Final = 1_000

@@ -34,7 +34,8 @@ FROM (
         (CAST(:queue AS text) = '' OR queue = :queue)
         AND (CAST(:type AS text) = '' OR type = :type) AS is_listed
     FROM tasks
-    WHERE state IN ('running', 'cancelling', 'waiting', 'paused')
+    WHERE state <> 'pending'
+      AND state <> 'dispatched'
       AND namespace = :namespace
       AND state = :state
     ORDER BY namespace DESC, state DESC, id DESC
@@ -158,7 +159,8 @@ FROM (
         AND (CAST(:type AS text) = '' OR type = :type) AS is_listed,
         row_number() OVER (ORDER BY namespace DESC, state DESC, id DESC) AS place
     FROM tasks
-    WHERE state IN ('running', 'cancelling', 'waiting', 'paused')
+    WHERE state <> 'pending'
+      AND state <> 'dispatched'
       AND namespace = :namespace
       AND state = :state
       AND id < CAST(:before_id AS uuid)

@@ -34,7 +34,8 @@ FROM (
         (:queue = '' OR queue = :queue)
         AND (:type = '' OR type = :type) AS is_listed
     FROM tasks INDEXED BY tasks_states
-    WHERE (state = 'running' OR state = 'cancelling' OR state = 'waiting' OR state = 'paused')
+    WHERE state <> 'pending'
+      AND state <> 'dispatched'
       AND namespace = :namespace
       AND state = :state
     ORDER BY id DESC
@@ -163,7 +164,8 @@ FROM (
         AND (:type = '' OR type = :type) AS is_listed,
         row_number() OVER (ORDER BY id DESC) AS place
     FROM tasks INDEXED BY tasks_states
-    WHERE (state = 'running' OR state = 'cancelling' OR state = 'waiting' OR state = 'paused')
+    WHERE state <> 'pending'
+      AND state <> 'dispatched'
       AND namespace = :namespace
       AND state = :state
       AND id < :before_id
