@@ -22,6 +22,8 @@ class ScheduleNews:
 
     def committed(self, ws: WorkingSet) -> bool:
         """Take in what a batch has done; tell whether the scheduler has something to do now."""
+        if not ws.ended_fires and not ws.namespaces.changed:
+            return False
         self.add_ended(ws.ended_fires)
         enabled = [each.name for each in ws.namespaces.changed.values() if not each.is_disabled]
         self._enabled.update(dict.fromkeys(enabled, ""))

@@ -13,9 +13,11 @@ from tenure.core.limits import (
 from tenure.core.task.attempt import CHARGES, Charge
 from tenure.core.task.record import Task, TaskState
 from tenure.engine.batch.run import Committed
+from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.offer import Group
 from tenure.engine.clock import Clock
 from tenure.engine.statistics.figures import OTHER, Figures, note
+from tenure.store.table.task import AttemptRows
 
 Lines = dict[Group, dict[str, Figures]]
 
@@ -55,14 +57,20 @@ class Counter:
         self._whole_left -= min(count, self._whole_left)
         for task in tasks.new.values():
             self._of(task).enqueued += weight
-        self._add_started((task for task, _ in assigned), weight)
-        self._add_finished(tasks.changed.values(), weight)
-        for attempt in committed.ws.attempts.new.values():
-            if CHARGES[attempt.outcome] is Charge.INTERRUPTIONS:
-                self._of(tasks[attempt.namespace, attempt.task_id]).lost += weight
+        if assigned:
+            self._add_started(assigned, weight)
+        if tasks.changed:
+            self._add_finished(tasks.changed.values(), weight)
+        if AttemptRows in committed.ws.rows.made:
+            self._add_lost(committed.ws, weight)
 
-    def _add_started(self, tasks: Iterable[Task], weight: int) -> None:
-        for task in tasks:
+    def _add_lost(self, ws: WorkingSet, weight: int) -> None:
+        for attempt in ws.attempts.new.values():
+            if CHARGES[attempt.outcome] is Charge.INTERRUPTIONS:
+                self._of(ws.tasks[attempt.namespace, attempt.task_id]).lost += weight
+
+    def _add_started(self, assigned: Iterable[tuple[Task, object]], weight: int) -> None:
+        for task, _ in assigned:
             figures = self._of(task)
             figures.started += weight
             ready_at_ms = max(task.progress.ready_at_ms, task.run_at_ms)
