@@ -50,6 +50,7 @@ from tenure.engine.store_outage import StoreOutage
 from tenure.engine.task.command import ClaimTasks, SignalCancels
 from tenure.engine.worker import command as c
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
+from tenure.engine.worker.worker_key import WorkerKeys
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
 from tenure.store.transaction import LaneName, Store
@@ -60,9 +61,9 @@ RETRY_AFTER_MS = 500
 GRACE_MARGIN_MS = 10
 C = TypeVar("C")
 K = TypeVar("K", bound=AnyCommand)
-# A member of an enum costs more than a global name, and each command needs its lane.
 # Answers after which a worker has an offer that is topped up.
 _SEATED: Final = frozenset({c.SessionAnswer, SeatTaken, EndpointTaken})
+# A member of an enum costs more than a global name, and each command needs its lane.
 _HEARTBEAT: Final = LaneName.HEARTBEAT
 
 
@@ -106,7 +107,6 @@ class Engine:
         self._heartbeats = HeartbeatRun(
             store, clock, self.settings, meter=lambda: self.meter, lose=self._lose, pause=pause
         )
-        self.worker_keys = self._heartbeats.worker_keys
         work = self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
         self._replicas = ReplicaHints(store, self.outage)
@@ -343,6 +343,11 @@ class Engine:
         """Return the keys that all servers of this database share; available after the start."""
         assert self._secrets is not None
         return self._secrets
+
+    @property
+    def worker_keys(self) -> WorkerKeys:
+        """Return to which API keys workers belong, as far as this server knows."""
+        return self._heartbeats.worker_keys
 
     @functools.cached_property
     def tokens(self) -> TokenSigner:

@@ -129,7 +129,7 @@ class ServedWorld:
 
     def driver(self, worker: ServedInMemory, engine: Engine | None = None) -> ServedDriver:
         driver = (engine or self.engine).seats.driver_of(worker.worker_id)
-        assert driver is not None
+        assert isinstance(driver, ServedDriver)
         return driver
 
     async def call(self, worker: ServedInMemory, engine: Engine | None = None) -> Call | None:
