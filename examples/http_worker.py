@@ -22,9 +22,8 @@ ORIGIN = os.environ.get("TENURE_ORIGIN", "http://127.0.0.1:7300")
 def is_ours(headers: Any, body: bytes) -> bool:
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     mine = "v1," + base64.b64encode(hmac.digest(KEY, signed, hashlib.sha256)).decode()
-    is_signed = any(
-        hmac.compare_digest(mine, each) for each in headers["webhook-signature"].split()
-    )
+    theirs = headers["webhook-signature"].split()
+    is_signed = any(hmac.compare_digest(mine, each) for each in theirs)
     return is_signed and abs(time.time() - int(headers["webhook-timestamp"])) < 300
 
 
@@ -57,5 +56,5 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    port = int(os.environ.get("PORT", "8080"))
-    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    address = ("127.0.0.1", int(os.environ.get("PORT", "8080")))
+    ThreadingHTTPServer(address, Handler).serve_forever()
