@@ -40,10 +40,8 @@ _ILLS: Final = {
 
 def worker_reasons(facts: Facts) -> list[WaitingReason]:
     """Return why no worker takes the task now; nothing if one could."""
-    if not facts.crews and facts.endpoints:
-        return endpoint_reasons(facts)
     if not facts.crews:
-        return [_only_served(facts) if facts.served_count else _nobody(facts)]
+        return _without_crews(facts)
     online = [crew for crew in facts.crews if crew.status is WorkerStatus.ONLINE]
     if not online:
         return [_all_draining(facts)]
@@ -54,6 +52,12 @@ def worker_reasons(facts: Facts) -> list[WaitingReason]:
     ill = [crew for crew in online if crew.health is not Health.HEALTHY]
     found = [_busy(facts, healthy)] if healthy else []
     return [*found, _unhealthy(facts, ill)] if ill else found
+
+
+def _without_crews(facts: Facts) -> list[WaitingReason]:
+    if facts.endpoints:
+        return endpoint_reasons(facts)
+    return [_only_served(facts) if facts.served_count else _nobody(facts)]
 
 
 def is_kept_by_guard(facts: Facts) -> bool:
