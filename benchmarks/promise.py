@@ -34,6 +34,8 @@ PROMISES = (
     Promise("heartbeat.postgres.ratio_to_floor", "at least", 0.3),
     # Equal; records of page pruning fall now on this side, now on that.
     Promise("heartbeat.postgres.held_500_wal_ratio", "at most", 1.02),
+    # A call to a served worker, against a bare unary call in the same run.
+    Promise("served.ratio_to_bare", "at most", 2),
     Promise("wal.postgres.bytes_per_task", "at most", 1_600),
     Promise("wal.postgres.bytes_per_task_direct", "at most", 1_100),
     Promise("history.postgres.million_ratio", "at least", 0.8),

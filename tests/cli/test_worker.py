@@ -44,7 +44,7 @@ def test_a_list_says_who_is_there_and_whether_it_may_be_stopped(
         listed = run("workers", "ls", "--queue", queue)
         item = read(run("workers", "ls", "--queue", queue, "-o", "jsonl"))
     header, row = listed.stdout.splitlines()
-    columns = "WORKER NAME QUEUE STATUS HEALTH RUNNING LEASE STOP VERSION AGE"
+    columns = "WORKER NAME QUEUE STATUS HEALTH RUNNING LEASE STOP VERSION AGE ADDRESS"
     assert " ".join(header.split()) == columns
     assert row.split()[:6] == [worker.worker_id, "host:7", queue, "ONLINE", "HEALTHY", "0/2"]
     assert "drain first" in row

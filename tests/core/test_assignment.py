@@ -14,7 +14,7 @@ from tenure.core.assignment import Count, Hand, assign, order
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.run.record import RunProgress
 from tenure.core.task.crash_guard import Suspects
-from tenure.core.task.record import Task
+from tenure.core.task.record import Spec, Task, TaskKind
 from tests.core.task.tasks import NAMESPACE, T0, fresh
 
 MAIL = frozenset({"mail"})
@@ -393,3 +393,11 @@ def test_a_poll_that_is_only_checked_gets_nothing_of_what_its_worker_has_free() 
     hands = [hand(1, receiver_id="w1", credit=0), hand(2, receiver_id="w1", credit=2)]
     counts = {"w1": Count(free=5, slots=5)}
     assert offers(assign(tasks(3), hands, counts=counts)) == [2, 2]
+
+
+def test_a_run_never_goes_to_a_worker_that_a_server_drives() -> None:
+    run = task(1, spec=Spec(kind=TaskKind.WORKFLOW))
+    driven, session = hand(1, takes_runs=False), hand(2, credit=1)
+    assert offers(assign([run], [driven, session])) == [2]
+    assert assign([run], [driven]) == []
+    assert offers(assign([task(2)], [driven])) == [1]

@@ -67,6 +67,7 @@ _WORKFLOWS: Final[dict[str, Row]] = {
             "workflowTypes": ["mail"],
             "instanceKey": "$new_instance",
             "name": "$new_name",
+            "address": "",
         },
         is_change=True,
     ),
@@ -285,6 +286,7 @@ ID_FIELDS: Final = frozenset(
 )
 PLAIN_FIELDS: Final = frozenset(
     {
+        "RegisterWorkerRequest.address",
         "type",
         "workflowType",
         "workflowTypes",

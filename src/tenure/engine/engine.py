@@ -89,8 +89,7 @@ class Engine:
         self.settings = settings or Settings()
         self.server_id = server_id or clock.new_id()
         self.meter: Meter = NULL_METER
-        self.alarm = Alarm()
-        self.grace_alarm = Alarm()
+        self.alarm, self.grace_alarm = Alarm(), Alarm()
         self.alarms = _by_service(self.alarm, self.grace_alarm)
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()

@@ -41,7 +41,7 @@ async def test_a_worker_may_ask_for_another_lease_within_the_limits(wire: Wire) 
         ({"task_queue": ""}, "task_queue"),
         ({"max_concurrent": -1}, "max_concurrent"),
         ({"mode": 99}, "mode"),
-        ({"mode": worker_pb2.WORKER_MODE_SERVED}, "mode"),
+        ({"mode": worker_pb2.WORKER_MODE_SERVED}, "address"),
         ({"lease_duration": Duration(seconds=-1)}, "lease_duration"),
         ({"instance_key": "a b"}, "instance_key"),
         ({"name": "a/b"}, "name"),

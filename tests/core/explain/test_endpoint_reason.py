@@ -55,10 +55,10 @@ def test_an_endpoint_that_takes_nothing_says_why(
 
 
 def test_an_endpoint_with_all_its_attempts_is_busy() -> None:
-    (reason,) = endpoint_reasons(facts(ENDPOINT, held=2))
+    (reason,) = endpoint_reasons(facts(ENDPOINT, held=2), [])
     assert (reason.code, reason.evidence["heldCount"]) == ("endpoint_busy", "2")
 
 
 def test_nothing_is_said_while_one_could_take_it() -> None:
     paused = replace(ENDPOINT, id="x", pause=Pause.OPERATOR)
-    assert endpoint_reasons(facts(paused, ENDPOINT, held=1)) == []
+    assert endpoint_reasons(facts(paused, ENDPOINT, held=1), []) == []

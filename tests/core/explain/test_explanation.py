@@ -48,6 +48,7 @@ from tests.core.task.tasks import (
     confirmed,
     due,
     fresh,
+    fresh_run,
     handed,
     held_exclusively,
     report,
@@ -532,3 +533,10 @@ class TestOrder:
         assert len(found.text.splitlines()) == len(found.reasons) == 2
         bare = TaskExplanation(found.task, found.status, (WaitingReason("x", "So it is."),))
         assert bare.text == "So it is."
+
+
+def test_a_run_for_which_only_served_workers_wait_says_so() -> None:
+    reason = only(fresh_run(), crews=(), served_count=2)
+    assert reason.code == "no_worker_for_runs"
+    assert "never handed out in this mode" in reason.message
+    assert reason.evidence["workerCount"] == "2"

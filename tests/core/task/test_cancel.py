@@ -273,3 +273,10 @@ def test_a_clean_up_may_wait_for_its_steps() -> None:
 def test_a_clean_up_that_has_not_seen_the_request_runs_again() -> None:
     task = cancelled(running_run())
     assert yielded(task, seen=0, journal_end=1).state is TaskState.PENDING
+
+
+def test_a_report_whose_answer_reaches_nobody_is_no_signal() -> None:
+    task = cancelling()
+    told = after(task, report(Heartbeaten, task, is_answered=False), T0 + 10)
+    assert told.progress.grace_at_ms == 0
+    assert after(task, report(Confirmed, task, is_answered=False), T0 + 10) == task

@@ -59,3 +59,7 @@ def test_a_loop_may_lag_for_one_second() -> None:
 def test_health_has_the_names_of_the_design_in_their_order() -> None:
     names = "suspect late blocked deaf stuck healthy"
     assert [each.value for each in Health] == names.split()
+
+
+def test_a_served_worker_is_late_while_its_last_call_failed() -> None:
+    assert judge(replace(LEASE, failures=1), now_ms=T0) is Health.LATE

@@ -23,6 +23,7 @@ from tenure.core.worker.decide import (
     hand_out_refusal,
     inactive,
     report_refusal,
+    served_refusal,
     speaker_refusal,
 )
 from tenure.core.worker.record import EndReason, NewWorker, Worker, WorkerMode, WorkerStatus, create
@@ -103,9 +104,10 @@ def test_the_rules_name_every_event_and_nothing_else() -> None:
 def test_a_new_incarnation_is_online_with_everything_it_asked_for() -> None:
     worker = online()
     assert (worker.status, worker.registered_at_ms, worker.session_no) == ("online", T0, 0)
-    asked: dict[str, Any] = {
-        field: getattr(NEW, field) for field in NEW.__struct_fields__ if field != "lease_ms"
-    }
+    # Those are kept with its lease and its seat.
+    elsewhere = {"lease_ms", "address", "caller"}
+    fields = [field for field in NEW.__struct_fields__ if field not in elsewhere]
+    asked: dict[str, Any] = {field: getattr(NEW, field) for field in fields}
     assert {field: getattr(worker, field) for field in asked} == asked
 
 
@@ -224,3 +226,11 @@ def test_a_worker_belongs_to_the_key_that_it_was_registered_with_last() -> None:
 def test_administrators_speak_for_all_workers_and_each_key_for_those_of_nobody() -> None:
     assert speaker_refusal(online(), None) is None
     assert speaker_refusal(replace(online(), key_id=""), "key-b") is None
+
+
+def test_a_served_worker_is_called_and_does_not_call() -> None:
+    served = replace(online(), mode=WorkerMode.SERVED)
+    refusal = served_refusal(served)
+    assert refusal is not None
+    assert refusal.code == "wrong_state"
+    assert served_refusal(online()) is None

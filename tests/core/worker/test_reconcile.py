@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tenure.core.task.event import DeliveryMissed, TaskLost
-from tenure.core.worker.reconcile import counted_from_ms, missing
+from tenure.core.worker.reconcile import counted_from_ms, missing, uncarried
 from tests.core.task.tasks import T0, WORKER, fresh, handed, running
 
 
@@ -34,3 +34,9 @@ def test_only_the_set_that_opens_a_session_misses_what_an_earlier_one_was_given(
 def test_after_the_clock_went_back_no_confirmation_is_older_than_a_heartbeat() -> None:
     assert counted_from_ms(T0, now_ms=T0) == T0
     assert counted_from_ms(T0 + 1, now_ms=T0) == 0
+
+
+def test_an_attempt_in_a_call_and_not_in_its_answer_is_undelivered_or_lost() -> None:
+    missed = uncarried(handed(fresh()))
+    assert missed == DeliveryMissed(attempt=1, worker_id=WORKER)
+    assert uncarried(running()) == TaskLost(attempt=1, worker_id=WORKER)

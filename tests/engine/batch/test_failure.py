@@ -244,7 +244,7 @@ async def _register(world: World, engine: Engine) -> Any:
 
 def _worker_command(kind: Any, **fields: Any) -> Prepare:
     async def prepare(world: World, engine: Engine) -> Any:
-        worker = await world.worker(engine, mode=WorkerMode.SERVED)
+        worker = await world.worker(engine)
         await world.running(engine, worker)
         return kind(namespace=NAMESPACE, worker_id=worker, **fields)
 

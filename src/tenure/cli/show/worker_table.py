@@ -37,12 +37,12 @@ def columns(now_ms: int) -> Sequence[Column[ShownWorker]]:
         Column("QUEUE", lambda worker: worker.queue, rank=5, is_text=True),
         Column("STATUS", lambda worker: worker.status),
         Column("HEALTH", lambda worker: worker.health or worker.end_reason, rank=4),
-        Column("ADDRESS", lambda worker: worker.address, rank=9, is_text=True),
         Column("RUNNING", lambda worker: f"{worker.held_count}/{worker.max_concurrent}", rank=2),
         Column("LEASE", lease_text, rank=7),
         Column("STOP", stop_text, rank=3),
         Column("VERSION", lambda worker: worker.version, rank=8, is_text=True),
         Column("AGE", lambda worker: age_text(worker.registered_at, now_ms), rank=6),
+        Column("ADDRESS", lambda worker: worker.address, rank=9, is_text=True),
     )
 
 

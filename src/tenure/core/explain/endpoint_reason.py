@@ -6,8 +6,13 @@ from tenure.core.endpoint.record import Endpoint, Pause
 from tenure.core.explain.fact import Facts, WaitingReason, instants, shortened
 
 
-def endpoint_reasons(facts: Facts) -> list[WaitingReason]:
-    """Return why the endpoints of the type do not take the task now; nothing if one could."""
+def endpoint_reasons(facts: Facts, nobody: list[WaitingReason]) -> list[WaitingReason]:
+    """Return why the endpoints of the type do not take the task now; nothing if one could.
+
+    Without any of them it is what is said when there is ``nobody``.
+    """
+    if not facts.endpoints:
+        return nobody
     found = [_reason(facts, each) for each in facts.endpoints]
     return [] if None in found else [each for each in found if each is not None]
 

@@ -41,7 +41,8 @@ _ILLS: Final = {
 def worker_reasons(facts: Facts) -> list[WaitingReason]:
     """Return why no worker takes the task now; nothing if one could."""
     if not facts.crews:
-        return _without_crews(facts)
+        # Where no endpoint could take it either.
+        return endpoint_reasons(facts, [_nobody(facts)])
     online = [crew for crew in facts.crews if crew.status is WorkerStatus.ONLINE]
     if not online:
         return [_all_draining(facts)]
@@ -52,12 +53,6 @@ def worker_reasons(facts: Facts) -> list[WaitingReason]:
     ill = [crew for crew in online if crew.health is not Health.HEALTHY]
     found = [_busy(facts, healthy)] if healthy else []
     return [*found, _unhealthy(facts, ill)] if ill else found
-
-
-def _without_crews(facts: Facts) -> list[WaitingReason]:
-    if facts.endpoints:
-        return endpoint_reasons(facts)
-    return [_only_served(facts) if facts.served_count else _nobody(facts)]
 
 
 def is_kept_by_guard(facts: Facts) -> bool:
@@ -71,6 +66,8 @@ def is_kept_by_guard(facts: Facts) -> bool:
 
 
 def _nobody(facts: Facts) -> WaitingReason:
+    if facts.served_count:
+        return _only_served(facts)
     queue, type_ = facts.task.queue, facts.task.type
     here = [worker for worker in facts.near if worker.queue == queue]
     elsewhere = [worker for worker in facts.near if worker.queue != queue]

@@ -90,10 +90,14 @@ class ClaimPositions:
     ) -> list[Demand]:
         """Return the probes for up to ``amount`` tasks of one type, or of its activities only."""
         line = self._lines.setdefault(key, LineState())
-        is_full = mono_ms >= line.full_look_at_mono_ms
         if takes_runs and line.has_passed_runs:
-            line.has_passed_runs, is_full = False, True
+            line.has_passed_runs = False
             line.full_look_at_mono_ms = mono_ms
+        found = self._probes(key, line, amount, mono_ms)
+        return found if takes_runs else [replace(each, takes_runs=False) for each in found]
+
+    def _probes(self, key: LineKey, line: LineState, amount: int, mono_ms: int) -> list[Demand]:
+        is_full = mono_ms >= line.full_look_at_mono_ms
         found = []
         if is_full or line.maybe_returned:
             found.append(_whole(key, Line.RETURNED, amount))
@@ -105,7 +109,7 @@ class ClaimPositions:
             if self._is_on and not is_full:
                 mark = line.marks.get(priority, _HEAD)
             found.append(_demand(key, Line.FRESH, priority, priority, mark, amount))
-        return found if takes_runs else [replace(each, takes_runs=False) for each in found]
+        return found
 
     def learn(
         self,

@@ -60,10 +60,7 @@ async def run(
     workers: dict[str, Worker] = {}
     if spoken_for:
         workers, waiting = await _compare_keys(tx, spoken_for, waiting, answers)
-    asked = {x.worker_id for _, x in waiting if x.wants_cancels}
-    if asked:
-        workers |= {each.id: each for each in await worker_table.read_workers(tx, asked)}
-        waiting = [each for each in waiting if _may_beat(each, workers, answers)]
+    waiting = await _look_first(tx, waiting, workers, answers)
     while waiting:
         # One heartbeat per worker and round: a second one needs the token that the first created.
         first: dict[str, Placed] = {}
@@ -82,6 +79,17 @@ async def _compare_keys(
     """Read workers, and keep the heartbeats that have their keys."""
     workers = {each.id: each for each in await worker_table.read_workers(tx, spoken_for)}
     return workers, [each for each in waiting if _is_its_own(each, workers, answers)]
+
+
+async def _look_first(
+    tx: Tx, waiting: list[Placed], workers: dict[str, Worker], answers: list[object]
+) -> list[Placed]:
+    """Read the workers that poll: their status is told, and a served one is refused."""
+    asked = {x.worker_id for _, x in waiting if x.wants_cancels}
+    if not asked:
+        return waiting
+    workers |= {each.id: each for each in await worker_table.read_workers(tx, asked)}
+    return [each for each in waiting if _may_beat(each, workers, answers)]
 
 
 def _may_beat(placed: Placed, workers: dict[str, Worker], answers: list[object]) -> bool:

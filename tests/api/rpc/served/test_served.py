@@ -76,7 +76,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 def detail(error: grpc.aio.AioRpcError) -> error_pb2.ErrorDetail:
     found = error_pb2.ErrorDetail()
-    status = rpc_status.from_call(error)  # type: ignore[arg-type]  # it has what a call has
+    status = rpc_status.from_call(error)
     assert status is not None
     assert status.details[0].Unpack(found)
     return found
@@ -85,7 +85,7 @@ def detail(error: grpc.aio.AioRpcError) -> error_pb2.ErrorDetail:
 async def test_a_served_worker_runs_tasks_and_each_once(stage: Stage) -> None:
     worker = await stage.host.add(ServedWorker("q", ("a",)), stage.target)
     ids = await stage.enqueue(50)
-    await eventually(lambda: len(worker.acks) == len(ids), ANSWER_S)
+    await eventually(lambda: len(worker.acks) == len(ids), "a call", within_s=ANSWER_S)
     assert {await stage.state(each) for each in ids} == {"SUCCEEDED"}
     assert set(worker.begun.values()) == {1}
 
@@ -162,7 +162,7 @@ async def test_frames_stay_below_a_mebibyte_and_the_rest_follows(stage: Stage) -
     worker.work = _large
     await stage.host.add(worker, stage.target)
     ids = await stage.enqueue(12, size=300_000)
-    await eventually(lambda: len(worker.acks) == len(ids), ANSWER_S)
+    await eventually(lambda: len(worker.acks) == len(ids), "a call", within_s=ANSWER_S)
     assert max(each.ByteSize() for each in worker.calls) < 2**20
 
 
@@ -181,10 +181,10 @@ async def test_a_new_worker_at_the_address_of_a_dead_one_gets_nothing_of_its_wor
 
     dead = await stage.host.add(ServedWorker("q", ("a",), wait), stage.target)
     (task_id,) = await stage.enqueue(1)
-    await eventually(lambda: len(dead.running) == 1, ANSWER_S)
+    await eventually(lambda: len(dead.running) == 1, "a call", within_s=ANSWER_S)
     del stage.host.workers[dead.worker_id]
     successor = await stage.host.add(ServedWorker("q", ("b",)), stage.target)
-    await eventually(lambda: len(successor.calls) > 2, ANSWER_S)
+    await eventually(lambda: len(successor.calls) > 2, "a call", within_s=ANSWER_S)
     assert not successor.begun
     assert not successor.kills
     assert await stage.state(task_id) == "RUNNING"
@@ -209,7 +209,7 @@ async def test_a_call_without_the_secret_is_refused_by_the_worker(stage: Stage) 
 
 async def test_the_seat_is_shown(stage: Stage) -> None:
     worker = await stage.host.add(ServedWorker("q", ("a",)), stage.target)
-    await eventually(lambda: len(worker.calls) > 2, ANSWER_S)
+    await eventually(lambda: len(worker.calls) > 2, "a call", within_s=ANSWER_S)
     shown = (await stage.workflows.GetWorker(w.GetWorkerRequest(worker_id=worker.worker_id))).worker
     assert shown.address == stage.host.address
     assert shown.seat.server_id == stage.server.engine.server_id
@@ -219,17 +219,17 @@ async def test_the_seat_is_shown(stage: Stage) -> None:
 
 async def test_an_evicted_worker_is_told_the_end(stage: Stage) -> None:
     worker = await stage.host.add(ServedWorker("q", ("a",)), stage.target)
-    await eventually(lambda: len(worker.calls) > 1, ANSWER_S)
+    await eventually(lambda: len(worker.calls) > 1, "a call", within_s=ANSWER_S)
     await stage.workflows.DeregisterWorker(w.DeregisterWorkerRequest(worker_id=worker.worker_id))
-    await eventually(lambda: worker.is_over, ANSWER_S)
+    await eventually(lambda: worker.is_over, "a call", within_s=ANSWER_S)
     assert worker.calls[-1].end.error.reason == "deregistered"
 
 
 async def test_a_draining_worker_is_told_until_when(stage: Stage) -> None:
     worker = await stage.host.add(ServedWorker("q", ("a",)), stage.target)
-    await eventually(lambda: len(worker.calls) > 1, ANSWER_S)
+    await eventually(lambda: len(worker.calls) > 1, "a call", within_s=ANSWER_S)
     await stage.workflows.DeregisterWorker(
         w.DeregisterWorkerRequest(worker_id=worker.worker_id, drain=True)
     )
-    await eventually(lambda: worker.calls[-1].HasField("drain"), ANSWER_S)
+    await eventually(lambda: worker.calls[-1].HasField("drain"), "a call", within_s=ANSWER_S)
     assert 0 < worker.calls[-1].drain.deadline_in_ms <= 300_000

@@ -23,6 +23,9 @@ _REASONS: Final = {
 }
 
 
+_NO_STATE: Final = task_pb2.TASK_STATE_UNSPECIFIED
+
+
 def request(call: Call, token_of: Callable[[Task], str]) -> pb.HeartbeatRequest:
     """Return a call as its worker gets it; each task comes with a task token."""
     made = pb.HeartbeatRequest(
@@ -58,12 +61,14 @@ def _kill(kill: Kill) -> pb.TaskToKill:
 def _ack(ack: Ack) -> session_service_pb2.Ack:
     pbs = session_service_pb2
     kind = pbs.REPORT_KIND_FINISHED if ack.is_finish else pbs.REPORT_KIND_STARTED
-    made = pbs.Ack(task_id=ack.ref.task_id, attempt=ack.ref.attempt, kind=kind)
-    if isinstance(ack.answer, t.Reported):
-        made.state = task_view.STATES[ack.answer.state]
-    else:
-        made.error.CopyFrom(error.detail(ack.answer))
-    return made
+    said = ack.answer
+    return pbs.Ack(
+        task_id=ack.ref.task_id,
+        attempt=ack.ref.attempt,
+        kind=kind,
+        state=task_view.STATES[said.state] if isinstance(said, t.Reported) else _NO_STATE,
+        error=None if isinstance(said, t.Reported) else error.detail(said),
+    )
 
 
 def answer(message: pb.HeartbeatResponse) -> CallAnswer:
