@@ -51,7 +51,7 @@ BLOBS: Final = frozenset(
         "content",
     }
 )
-FLAGS: Final = frozenset({"release_pending", "fails_fast", "has_ended"})
+FLAGS: Final = frozenset({"takes_runs", "release_pending", "fails_fast", "has_ended"})
 DIGEST: Final = bytes(32)
 TEXTS: Final = {
     "state": "running",

@@ -52,6 +52,7 @@ from tenure.engine.store_outage import StoreOutage
 from tenure.engine.task.command import ClaimTasks, SignalCancels
 from tenure.engine.worker import command as c
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
+from tenure.engine.worker.worker_key import WorkerKeys
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
 from tenure.store.table.closing import ClosingRows
@@ -66,7 +67,6 @@ GRACE_MARGIN_MS = 10
 C = TypeVar("C")
 K = TypeVar("K", bound=AnyCommand)
 # A member of an enum costs more than a global name, and each command needs its lane.
-# Answers after which a worker has an offer that is topped up.
 _HEARTBEAT: Final = LaneName.HEARTBEAT
 
 
@@ -109,7 +109,7 @@ class Engine:
         self._heartbeats = HeartbeatRun(
             store, clock, self.settings, meter=lambda: self.meter, lose=self._lose, pause=pause
         )
-        self.worker_keys, self.beat_log = self._heartbeats.worker_keys, self._heartbeats.beat_log
+        self.beat_log = self._heartbeats.beat_log
         work = self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
         self._replicas = ReplicaHints(store, self.outage)
@@ -352,6 +352,11 @@ class Engine:
         """Return the keys that all servers of this database share; available after the start."""
         assert self._secrets is not None
         return self._secrets
+
+    @property
+    def worker_keys(self) -> WorkerKeys:
+        """Return to which API keys workers belong, as far as this server knows."""
+        return self._heartbeats.worker_keys
 
     @functools.cached_property
     def tokens(self) -> TokenSigner:

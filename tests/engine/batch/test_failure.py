@@ -10,7 +10,6 @@ from typing import Any, Final
 import pytest
 
 from tenure.core.access.api_key import Role
-from tenure.core.endpoint.record import EndpointSpec
 from tenure.core.endpoint.verdict import Delivery, Verdict
 from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.task.attempt import Outcome
@@ -76,7 +75,6 @@ from tenure.errors import (
 )
 from tenure.store.failure import Conflict, KeyTaken, Lost, Refused, RuleBroken
 from tenure.store.transaction import LaneName
-from tests.engine.endpoint.posted import URL
 from tests.engine.endpoint.posted import create as create_endpoint
 from tests.engine.run.prepared import OF_RUNS, RUN_CASES
 from tests.engine.schedule.prepared import SCHEDULE_CASES, SCHEDULED
@@ -146,11 +144,6 @@ async def _complete(world: World, engine: Engine) -> Any:
     task = await world.running(engine, worker)
     item = Finish(task_id=task.id, attempt=0, kind=FinishKind.SUCCEEDED, output=b"out")
     return CompleteById(namespace=NAMESPACE, finish=item)
-
-
-async def _create_endpoint(_world: World, _engine: Engine) -> Any:
-    spec = EndpointSpec(url=URL, types=("mail",))
-    return endpoints.CreateEndpoint(namespace=NAMESPACE, name="hook", queue=QUEUE, spec=spec)
 
 
 async def _set_endpoint(_world: World, engine: Engine) -> Any:
@@ -362,7 +355,6 @@ CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
         if kind not in OF_RUNS
     },
     "CompleteById": (_complete, None),
-    "CreateEndpoint": (_create_endpoint, AlreadyExists),
     "SetEndpoint": (_set_endpoint, None),
     "PauseEndpoint": (_pause_endpoint, None),
     "DeleteEndpoint": (_delete_endpoint, None),
@@ -450,7 +442,7 @@ def test_every_command_of_the_work_lane_has_a_case() -> None:
     # A second claim gets other tasks, and a second key is another key.
     types = {name.split()[0] for name in CASES} | {"ClaimTasks", "CreateKey", "RotateTokenKey"}
     # Its second secret is another one.
-    types |= {"RotateEndpointSecret"}
+    types |= {"CreateEndpoint", "RotateEndpointSecret"}
     work = {each.kind.__name__ for each in ALL_SPECS if each.lane is LaneName.WORK}
     assert types == work
 

@@ -15,6 +15,7 @@ from tenure.engine.callback.command import CompleteCallback, StartCallback
 from tenure.engine.command import TaskRef
 from tenure.engine.endpoint import command as c
 from tenure.engine.engine import Engine
+from tenure.engine.read.explanation import explain_task
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.endpoint_removal import EndpointRemoval
 from tenure.engine.task.command import CancelTask, FinishKind
@@ -335,3 +336,13 @@ async def test_the_time_of_a_task_comes_before_that_of_its_endpoint(world: World
     await start(engine, posted.tasks[0].id)
     task = await world.task(posted.tasks[0].id)
     assert task.due_at_ms == world.clock.now_ms() + 5_000
+
+
+async def test_a_task_that_only_a_paused_endpoint_could_run_says_so(world: World) -> None:
+    engine, _, endpoint = await driven(world)
+    await engine.submit(
+        c.PauseEndpoint(namespace=NAMESPACE, endpoint_id=endpoint.id, is_paused=True)
+    )
+    (task_id,) = await world.add(engine)
+    found = await explain_task(engine.store, namespace=NAMESPACE, task_id=task_id, deaf=engine.deaf)
+    assert [each.code for each in found.reasons] == ["endpoint_paused"]

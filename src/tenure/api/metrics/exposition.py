@@ -115,7 +115,16 @@ CALL_SECONDS: Final = Family(
 CALLS_LATE: Final = Family(
     "tenure_served_late_ticks", "Served workers that were called over a second late."
 )
-SEATS: Final = Family("tenure_seats", "Served workers that this server drives.")
+SEATS: Final = Family("tenure_seats", "Served workers and endpoints that this server drives.")
+DELIVERIES: Final = Family(
+    "tenure_endpoint_deliveries", "Envelopes sent to endpoints, by result.", ("result",)
+)
+DELIVERY_SECONDS: Final = Family(
+    "tenure_endpoint_delivery_duration_seconds", "How long endpoints took to answer an envelope."
+)
+ENDPOINTS_HELD: Final = Family(
+    "tenure_endpoints_held", "Endpoints of this server that are held, busy or paused."
+)
 
 DEPTH: Final = Family(
     "tenure_queue_tasks",

@@ -182,6 +182,11 @@ def _seats(seats: Seats) -> Iterable[Metric]:
     yield exposition.counter(exposition.CALLS, _labelled(tally.results.items()))
     yield exposition.counter(exposition.CALLS_LATE, [((), tally.late_count)])
     yield exposition.histogram(exposition.CALL_SECONDS, [calls])
+    pushed = seats.deliveries
+    deliveries = exposition.HistogramRow((), bounds, pushed.counts, pushed.sum_ms / 1000)
+    yield exposition.counter(exposition.DELIVERIES, _labelled(pushed.results.items()))
+    yield exposition.histogram(exposition.DELIVERY_SECONDS, [deliveries])
+    yield exposition.gauge(exposition.ENDPOINTS_HELD, [((), seats.held_count)])
 
 
 def _labelled(counts: Iterable[tuple[str, int]]) -> list[tuple[exposition.Labels, float]]:

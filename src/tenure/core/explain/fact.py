@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from tenure.core.endpoint.record import Endpoint
 from tenure.core.group.record import Group
 from tenure.core.instant import instant_text
 from tenure.core.queue import Queue
@@ -149,6 +150,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     near: tuple[NearWorker, ...] = ()
     # Of a run: the served workers that offer its type, and never get it.
     served_count: int = 0
+    # Of an activity that no worker can run: the endpoints that offer its type, and what they hold.
+    endpoints: tuple[Endpoint, ...] = ()
+    endpoint_held: dict[str, int] = {}
     last_ended: EndedWorker | None = None
     holder: Holder | None = None
     losses: tuple[Attempt, ...] = ()

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Final
 
+from tenure.core.explain.endpoint_reason import endpoint_reasons
 from tenure.core.explain.fact import Crew, Facts, NearWorker, WaitingReason, counted, instants
 from tenure.core.task.record import TaskKind
 from tenure.core.worker.health import Health
@@ -40,7 +41,8 @@ _ILLS: Final = {
 def worker_reasons(facts: Facts) -> list[WaitingReason]:
     """Return why no worker takes the task now; nothing if one could."""
     if not facts.crews:
-        return [_nobody(facts)]
+        # Where no endpoint could take it either.
+        return endpoint_reasons(facts, [_nobody(facts)])
     online = [crew for crew in facts.crews if crew.status is WorkerStatus.ONLINE]
     if not online:
         return [_all_draining(facts)]

@@ -74,3 +74,5 @@ ENDPOINT_BUSY_MS_MAX: Final = 1 * HOUR_MS
 ENDPOINT_ERROR_BYTES_MAX: Final = 500
 # Endpoints that one round of a second removes.
 ENDPOINTS_REMOVED_MAX: Final = 50
+# Endpoints of a namespace among which an explanation looks; each is a small row.
+ENDPOINTS_EXPLAINED_MAX: Final = 200

@@ -84,6 +84,11 @@ class EndpointDriver:
         """Return whether the endpoint is gone."""
         return self._end.is_set()
 
+    @property
+    def is_held(self) -> bool:
+        """Return whether nothing is sent now: it is paused, busy, or has failed too often."""
+        return not hold.window(self._endpoint, held_count=0, now_ms=self._now_ms())
+
     def take_note(self) -> SeatNote | None:
         """Return what it saw last, if that is new."""
         note, self._note = self._note, None

@@ -74,7 +74,8 @@ def set_endpoint(ws: WorkingSet, command: c.SetEndpoint) -> Endpoint:
     spec = _changed(endpoint.spec, command.change)
     check.check_spec(spec)
     changed = replace(endpoint, spec=spec)
-    ws.rows.endpoints.reshaped.add(endpoint.id)
+    if spec != endpoint.spec:
+        ws.rows.endpoints.reshaped.add(endpoint.id)
     return _save(ws, AuditAction.ENDPOINT_SET, command.actor, changed)
 
 
@@ -160,7 +161,9 @@ def _changing(
 
 
 def _save(ws: WorkingSet, action: AuditAction, actor: str, endpoint: Endpoint) -> Endpoint:
-    """Store a change, and end every offer that stands on the old values."""
+    """Store a change, and end every offer that stands on the old values; the same again is none."""
+    if ws.rows.endpoints[endpoint.id] == endpoint:
+        return endpoint
     ws.rows.endpoints.put(endpoint)
     decision = ws.apply_worker(endpoint.id, worker_rules.SessionOpened())
     seat = ws.rows.seats.get(endpoint.id)

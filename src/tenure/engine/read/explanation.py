@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core import check
+from tenure.core.endpoint.record import Endpoint
 from tenure.core.explain import explanation as rules
 from tenure.core.explain.fact import Awaited, Facts, Holder, TaskExplanation
 from tenure.core.group.record import Group
@@ -30,6 +31,7 @@ from tenure.engine.read import query
 from tenure.engine.read.run import find_run, run_named
 from tenure.errors import InvalidArgument, NotFound
 from tenure.store.table import child as child_table
+from tenure.store.table import endpoint as endpoint_table
 from tenure.store.table import explain as reads
 from tenure.store.table import group as group_table
 from tenure.store.table import lease as lease_table
@@ -126,12 +128,23 @@ class _Reader:
             facts = replace(facts, held_count=held[group], held=await reads.list_held(tx, task))
         return facts if facts.crews else await self._with_near(facts)
 
+    async def _with_endpoints(self, facts: Facts, found: list[Endpoint]) -> Facts:
+        queue = facts.task.queue
+        asked = [(each.namespace, queue, each.id) for each in found]
+        held = await listing.count_worker_held(self._tx, asked)
+        counts = {worker_id: each.count for worker_id, each in held.items()}
+        return replace(facts, endpoints=tuple(found), endpoint_held=counts)
+
     async def _with_near(self, facts: Facts) -> Facts:
         """Read which workers come closest to a task that no worker can run."""
         if facts.task.kind is TaskKind.WORKFLOW:
             served_count = await reads.count_served(self._tx, facts.task)
             if served_count:
                 return replace(facts, served_count=served_count)
+        else:
+            found = await endpoint_table.find_offering(self._tx, facts.task)
+            if found:
+                return await self._with_endpoints(facts, found)
         near = await reads.list_near(self._tx, facts.task)
         if any(each.queue == facts.task.queue for each in near):
             return replace(facts, near=near)

@@ -90,6 +90,12 @@ class Seats:
         """Return how many workers this server drives."""
         return len(self._drivers)
 
+    @property
+    def held_count(self) -> int:
+        """Return how many endpoints of this server get nothing now, whatever waits for them."""
+        drivers = self._drivers.values()
+        return sum(isinstance(each, EndpointDriver) and each.is_held for each in drivers)
+
     def open(self, caller: Caller) -> None:
         """Drive served workers from now on, which are reached by ``caller``."""
         self._makers[WorkerMode.SERVED] = lambda: ServedDriver(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from tenure.core.endpoint.record import Endpoint, EndpointSecret, EndpointSpec, Pause
+from tenure.core.limits import ENDPOINTS_EXPLAINED_MAX
+from tenure.core.task.record import Task
 from tenure.store.table import codec
 from tenure.store.table.fence import check_fence
 from tenure.store.table.row_set import RowSet, Table
@@ -69,6 +71,14 @@ async def list_endpoints(tx: Tx, *, namespace: str, after_name: str, amount: int
     """Read a part of the endpoints of a namespace, by name."""
     rows = await tx.one("list_endpoints", namespace, after_name, amount)
     return [_endpoint_from(row) for row in rows]
+
+
+async def find_offering(tx: Tx, task: Task) -> list[Endpoint]:
+    """Read the first endpoints of a task's queue that offer its type."""
+    found = await list_endpoints(
+        tx, namespace=task.namespace, after_name="", amount=ENDPOINTS_EXPLAINED_MAX
+    )
+    return [each for each in found if each.queue == task.queue and task.type in each.spec.types]
 
 
 async def list_leaving(tx: Tx, *, amount: int) -> list[tuple[str, str]]:
