@@ -46,13 +46,18 @@ def decide(schedule: Schedule, event: ScheduleEvent, now_ms: int) -> ScheduleDec
     return decision
 
 
-def create(spec: ScheduleSpec, *, namespace: str, schedule_id: str, now_ms: int) -> Schedule:
-    """Return the schedule that a checked content becomes; its ticks count from now on."""
+def create(
+    spec: ScheduleSpec, *, namespace: str, schedule_id: str, now_ms: int, ahead_until_ms: int = 0
+) -> Schedule:
+    """Return the schedule that a checked content becomes; its ticks count from now on.
+
+    ``ahead_until_ms`` is the last tick that an earlier schedule with the id may have fired.
+    """
     fresh = Schedule(
         namespace=namespace,
         id=schedule_id,
         spec=spec,
-        progress=Progress(fired_until_ms=now_ms),
+        progress=Progress(fired_until_ms=now_ms, ahead_until_ms=ahead_until_ms),
         due_at_ms=now_ms,
         created_at_ms=now_ms,
         changed_at_ms=now_ms,

@@ -155,6 +155,7 @@ class Progress(
         "pause_note": "n",
         "paused_at_ms": "p",
         "error": "e",
+        "ahead_until_ms": "a",
     },
 ):
     """How far a schedule has come. Short names: it is stored.
@@ -163,7 +164,8 @@ class Progress(
     that waits (``buffered_at_ms``) for the end of ``last_task_id``, the task of the last tick.
     Ticks until ``chosen_until_ms`` were missed and fire one after the other.
     ``failure_count`` counts failed tasks in a row. ``is_held`` says that the namespace was disabled
-    when ticks were due. ``error`` is why the schedule is broken.
+    when ticks were due. ``error`` is why the schedule is broken. Ticks that are not decided may have
+    fired until ``ahead_until_ms``: by a backfill, or by an earlier schedule with the same id.
     """
 
     fired_until_ms: int = 0
@@ -176,6 +178,14 @@ class Progress(
     pause_note: str = ""
     paused_at_ms: int = 0
     error: str = ""
+    ahead_until_ms: int = 0
+
+    @property
+    def decided_until_ms(self) -> int:
+        """Return the instant until which nothing can fire any more: a tick that waits can."""
+        if not self.buffered_at_ms:
+            return self.fired_until_ms
+        return min(self.fired_until_ms, self.buffered_at_ms - 1)
 
 
 NO_PROGRESS: Final = Progress()

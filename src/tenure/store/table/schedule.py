@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from tenure.core.limits import BACKFILL_SEEN_MAX, FIRES_AHEAD_MAX
+from tenure.core.limits import BACKFILL_SEEN_MAX, FIRES_AHEAD_MAX, TICKS_END_MS
 from tenure.core.schedule.record import (
     Fire,
     Overlap,
@@ -56,7 +56,7 @@ def _schedule_from(row: AnyRow) -> Schedule:
                 rule=Rule(), target=Target(type=task_type, queue="unknown", spec=Spec())
             ),
             state=ScheduleState.BROKEN,
-            progress=Progress(error=UNREADABLE),
+            progress=Progress(error=UNREADABLE, ahead_until_ms=TICKS_END_MS),
             created_at_ms=created,
             changed_at_ms=changed,
             version=version,
@@ -176,8 +176,9 @@ class ScheduleWork(msgspec.Struct):
     """What commands about schedules need beside named rows, and what was found.
 
     ``due_max`` due ones are locked, or those of ``only`` that are due, or ``active_max`` active
-    ones of ``active_of`` behind an id. Named ones of ``starting`` may start tasks now. ``counted``
-    are namespaces that get more schedules.
+    ones of ``active_of`` behind an id. Named ones of ``starting`` may start tasks now; those of
+    ``creating`` are created if they do not exist. ``counted`` are namespaces that get more
+    schedules.
     ``fire_keys`` and ``of_tasks`` name fires; ``searches`` ticks that have fired. The fires of a
     batch are appended, and the ends of ``settled`` ones filled in.
     """
@@ -187,6 +188,7 @@ class ScheduleWork(msgspec.Struct):
     active_of: tuple[str, str] | None = None
     active_max: int = 0
     starting: set[ScheduleKey] = msgspec.field(default_factory=set)
+    creating: set[ScheduleKey] = msgspec.field(default_factory=set)
     counted: set[str] = msgspec.field(default_factory=set)
     fire_keys: set[tuple[str, str]] = msgspec.field(default_factory=set)
     of_tasks: set[tuple[str, str]] = msgspec.field(default_factory=set)
@@ -264,7 +266,7 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
             else:
                 found = await load_named(tx, work.only, now_ms=now_ms)
             work.due = [self.take(each) for each in found]
-            work.searches += [_search(each, now_ms) for each in found]
+            work.searches += [_search(each, now_ms) for each in found if _is_ahead(each)]
         if work.active_of is not None:
             namespace, after_id = work.active_of
             active = await load_active(tx, namespace, after_id=after_id, amount=work.active_max)
@@ -304,6 +306,9 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
             # A backfill has to know all that have fired in its range.
             amount = max(FIRES_AHEAD_MAX, BACKFILL_SEEN_MAX + 1 if work.starting else 0)
             work.ticks = await find_ticks(tx, work.searches, amount=amount)
+        if absent := sorted(key for key in work.creating if key not in self):
+            newest = [TickSearch(key, 0, TICKS_END_MS) for key in absent]
+            work.ticks |= await find_ticks(tx, newest, amount=1)
         if work.fire_keys:
             work.note_known(await find_fires(tx, work.fire_keys))
         if work.of_tasks:
@@ -338,9 +343,12 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
             self.removed[schedule.key] = self.loaded[schedule.key]
 
 
+def _is_ahead(schedule: Schedule) -> bool:
+    """Tell whether ticks may have fired that the schedule has not decided; few ever have."""
+    return schedule.progress.ahead_until_ms > schedule.progress.decided_until_ms
+
+
 def _search(schedule: Schedule, now_ms: int) -> TickSearch:
-    """Return where ticks may have fired of which the schedule does not know: by a backfill."""
-    progress = schedule.progress
-    waiting_ms = progress.buffered_at_ms or progress.fired_until_ms + 1
-    after_ms = min(progress.fired_until_ms, waiting_ms - 1)
+    """Return where ticks may have fired that the schedule has not decided."""
+    after_ms = schedule.progress.decided_until_ms
     return TickSearch(schedule.key, after_ms, max(after_ms, now_ms))
