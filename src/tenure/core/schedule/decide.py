@@ -62,7 +62,7 @@ def create(
         created_at_ms=now_ms,
         changed_at_ms=now_ms,
     )
-    return go_on(fresh, ticks_of(spec), now_ms)
+    return go_on(fresh, fresh.progress, ticks_of(spec), now_ms=now_ms)
 
 
 def _look(schedule: Schedule, event: schedule_event.Looked, now_ms: int) -> ScheduleDecision:
@@ -116,7 +116,7 @@ def _resume(
         resumed, waiting = _drop_waiting(resumed, event.new_id, now_ms)
         resumed, missed = _drop(resumed, SkipReason.PAUSED, event.new_id, now_ms)
         fires = (*waiting, *missed)
-    return ScheduleDecision(go_on(resumed, ticks, now_ms), fires)
+    return ScheduleDecision(go_on(resumed, resumed.progress, ticks, now_ms=now_ms), fires)
 
 
 def _drop(
@@ -166,7 +166,9 @@ def _replace(schedule: Schedule, event: schedule_event.Replaced, now_ms: int) ->
         due_at_ms=None if state is _PAUSED else now_ms,
         changed_at_ms=now_ms,
     )
-    return ScheduleDecision(put if state is _PAUSED else go_on(put, ticks_of(spec), now_ms), fires)
+    if state is _ACTIVE:
+        put = go_on(put, put.progress, ticks_of(spec), now_ms=now_ms)
+    return ScheduleDecision(put, fires)
 
 
 def _note_ends(

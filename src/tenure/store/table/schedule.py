@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tenure.store.table.lock_order import RowSets
 
 UNREADABLE: Final = "The stored content cannot be read by this server; a newer one may have put it."
+# Until Python 3.12 members of an enum are found by a Python function.
+_ALLOW: Final = Overlap.ALLOW
 _STATES: Final = {each.value: each for each in ScheduleState}
 _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(ScheduleSpec).decode
@@ -224,7 +226,7 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
     __slots__ = ("_work",)
 
     table = Table(
-        operator.attrgetter("key"),
+        operator.attrgetter("namespace", "id"),
         load=lock_schedules,
         insert=insert_schedules,
         update=update_schedules,
@@ -287,7 +289,7 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
         for key in work.due:
             if key[0] not in rows.namespaces.known:
                 rows.namespaces.wanted.add(key[0])
-            if self[key].progress.last_task_id and self[key].spec.overlap is not Overlap.ALLOW:
+            if self[key].progress.last_task_id and self[key].spec.overlap is not _ALLOW:
                 self._want_last(rows, self[key])
 
     def _want_last(self, rows: RowSets, schedule: Schedule) -> None:
@@ -302,17 +304,25 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
             names = [(each,) for each in sorted(work.counted)]
             rows = cast("Sequence[AnyRow]", await tx.each("lock_schedule_counts", names))
             work.counts = {row[0]: row[1] for row in rows}
-        if work.searches:
-            # A backfill has to know all that have fired in its range.
-            amount = max(FIRES_AHEAD_MAX, BACKFILL_SEEN_MAX + 1 if work.starting else 0)
-            work.ticks = await find_ticks(tx, work.searches, amount=amount)
-        if absent := sorted(key for key in work.creating if key not in self):
-            newest = [TickSearch(key, 0, TICKS_END_MS) for key in absent]
-            work.ticks |= await find_ticks(tx, newest, amount=1)
+        if work.searches or work.creating:
+            await self._find_ticks(tx)
         if work.fire_keys:
             work.note_known(await find_fires(tx, work.fire_keys))
         if work.of_tasks:
             work.note_open(await find_open_fires(tx, work.of_tasks))
+
+    async def _find_ticks(self, tx: Tx) -> None:
+        """Read which ticks have fired, and the newest one of schedules that are created."""
+        work = self.work
+        if work.searches:
+            # A backfill has to know all that have fired in its range.
+            amount = max(FIRES_AHEAD_MAX, BACKFILL_SEEN_MAX + 1 if work.starting else 0)
+            work.ticks = await find_ticks(tx, work.searches, amount=amount)
+        newest = [
+            TickSearch(key, 0, TICKS_END_MS) for key in sorted(work.creating) if key not in self
+        ]
+        if newest:
+            work.ticks |= await find_ticks(tx, newest, amount=1)
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Write schedules, how many there are, and fires."""
