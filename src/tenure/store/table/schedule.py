@@ -261,6 +261,7 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
         work = self._work
         if work is None:
             return
+        now_ms: int | None = None
         if work.due_max:
             now_ms = await tx.now_ms()
             if work.only is None:
@@ -274,7 +275,8 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
             active = await load_active(tx, namespace, after_id=after_id, amount=work.active_max)
             work.active = [self.take(each) for each in active]
         if self.loaded:
-            rows.note_locked()
+            # Due ones are locked without waiting: the time is as it was read before.
+            rows.note_locked(now_ms)
         self._want_more(rows)
         await self._look_up(tx)
 
