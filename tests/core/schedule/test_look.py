@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tenure.core.limits import DISABLED_LOOK_MS, FIRE_PACE_MS, LATE_TICK_MS, OVERLAP_LOOK_MS
 from tenure.core.run.external_id import OnLive
-from tenure.core.schedule.record import FireKind, Overlap, Rule, ScheduleState
+from tenure.core.schedule.record import FireKind, Overlap, Progress, Rule, ScheduleState
 from tests.core.schedule.schedules import (
     NOW,
     SECOND,
@@ -87,6 +87,11 @@ def test_a_recent_tick_fires_although_the_window_is_shorter() -> None:
     decision = looked(schedule(hourly), 2 * 3_600_000 + 30 * SECOND)
     assert ticks(decision) == [7_200]
     assert [each[0] for each in skips(decision)] == ["catchup_window"]
+
+
+def test_a_tick_that_waits_is_not_decided() -> None:
+    assert Progress(fired_until_ms=9).decided_until_ms == 9
+    assert Progress(fired_until_ms=9, buffered_at_ms=7).decided_until_ms == 6
 
 
 def test_ticks_that_were_backfilled_do_not_fire_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -202,6 +203,58 @@ async def test_a_tick_that_was_backfilled_does_not_fire_again(world: World, engi
     await pass_time(world, engine, SECOND_MS)
     kinds = [each.kind for each in await started(engine)]
     assert kinds == [FireKind.BACKFILL] * 3 + [FireKind.TICK] * 2
+
+
+async def test_a_look_searches_for_fired_ticks_only_where_a_backfill_was_ahead(
+    world: World, engine: Engine
+) -> None:
+    await put(engine, spec(EVERY_MINUTE))
+    await world.advance(5 * MINUTE_MS)
+    world.faults.points.clear()
+    await pass_time(world, engine, SECOND_MS)
+    assert "find_ticks" not in world.faults.points
+    await engine.submit(PauseSchedule(**NAMED))
+    await world.advance(3 * MINUTE_MS)
+    to_ms = START_AT_MS + 7 * MINUTE_MS
+    # Behind the mark there is nothing that a look could fire.
+    await engine.submit(BackfillSchedule(**NAMED, from_ms=START_AT_MS, to_ms=to_ms - 3 * MINUTE_MS))
+    assert (await stored(engine)).progress.ahead_until_ms == 0
+    await engine.submit(BackfillSchedule(**NAMED, from_ms=START_AT_MS, to_ms=to_ms))
+    assert (await stored(engine)).progress.ahead_until_ms == to_ms
+    await engine.submit(ResumeSchedule(**NAMED))
+    for is_ahead in (True, False):
+        world.faults.points.clear()
+        await pass_time(world, engine, MINUTE_MS)
+        assert ("find_ticks" in world.faults.points) == is_ahead
+    at = [each.fire_at_ms for each in await started(engine)]
+    assert len(at) == len(set(at)) == 10
+
+
+async def test_a_tick_of_a_removed_schedule_does_not_fire_again_when_the_clock_was_set_back(
+    world: World, engine: Engine
+) -> None:
+    await put(engine, spec(EVERY_MINUTE))
+    await pass_time(world, engine, 5 * MINUTE_MS)
+    assert len(await started(engine)) == 5
+    await engine.submit(DeleteSchedule(**NAMED))
+    await world.jump(-3 * MINUTE_MS)
+    made = await put(engine, spec(EVERY_MINUTE))
+    assert made.progress.ahead_until_ms == START_AT_MS + 5 * MINUTE_MS
+    await pass_time(world, engine, 5 * MINUTE_MS)
+    assert [each.kind for each in await started(engine)] == [FireKind.TICK] * 7
+
+
+async def test_a_batch_that_removes_and_creates_a_schedule_knows_what_has_fired(
+    world: World, engine: Engine
+) -> None:
+    await put(engine, spec(EVERY_MINUTE))
+    await pass_time(world, engine, 5 * MINUTE_MS)
+    await world.jump(-3 * MINUTE_MS)
+    create = CreateSchedule(**NAMED, spec=spec(EVERY_MINUTE))
+    await asyncio.gather(engine.submit(DeleteSchedule(**NAMED)), engine.submit(create))
+    assert (await stored(engine)).progress.ahead_until_ms == START_AT_MS + 5 * MINUTE_MS
+    await pass_time(world, engine, 5 * MINUTE_MS)
+    assert [each.kind for each in await started(engine)] == [FireKind.TICK] * 7
 
 
 async def test_a_backfill_has_a_limit_and_ends_now(world: World, engine: Engine) -> None:

@@ -15,6 +15,7 @@ RULE_YEAR_MAX: Final = 2099
 TICKS_END_MS: Final = 4_102_444_800_000
 # Parsed rules, about 1 KiB each, and years of zones, about 0.5 KiB each.
 RULES_REMEMBERED_MAX: Final = 10_000
+INSTANTS_REMEMBERED_MAX: Final = 1_024
 ZONE_YEARS_REMEMBERED_MAX: Final = 4_096
 # Ticks are counted exactly up to this number; then "at least" is said.
 TICKS_COUNTED_MAX: Final = 10_000

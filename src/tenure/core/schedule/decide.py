@@ -46,18 +46,23 @@ def decide(schedule: Schedule, event: ScheduleEvent, now_ms: int) -> ScheduleDec
     return decision
 
 
-def create(spec: ScheduleSpec, *, namespace: str, schedule_id: str, now_ms: int) -> Schedule:
-    """Return the schedule that a checked content becomes; its ticks count from now on."""
+def create(
+    spec: ScheduleSpec, *, namespace: str, schedule_id: str, now_ms: int, ahead_until_ms: int = 0
+) -> Schedule:
+    """Return the schedule that a checked content becomes; its ticks count from now on.
+
+    ``ahead_until_ms`` is the last tick that an earlier schedule with the id may have fired.
+    """
     fresh = Schedule(
         namespace=namespace,
         id=schedule_id,
         spec=spec,
-        progress=Progress(fired_until_ms=now_ms),
+        progress=Progress(fired_until_ms=now_ms, ahead_until_ms=ahead_until_ms),
         due_at_ms=now_ms,
         created_at_ms=now_ms,
         changed_at_ms=now_ms,
     )
-    return go_on(fresh, ticks_of(spec), now_ms)
+    return go_on(fresh, fresh.progress, ticks_of(spec), now_ms=now_ms)
 
 
 def _look(schedule: Schedule, event: schedule_event.Looked, now_ms: int) -> ScheduleDecision:
@@ -111,7 +116,7 @@ def _resume(
         resumed, waiting = _drop_waiting(resumed, event.new_id, now_ms)
         resumed, missed = _drop(resumed, SkipReason.PAUSED, event.new_id, now_ms)
         fires = (*waiting, *missed)
-    return ScheduleDecision(go_on(resumed, ticks, now_ms), fires)
+    return ScheduleDecision(go_on(resumed, resumed.progress, ticks, now_ms=now_ms), fires)
 
 
 def _drop(
@@ -161,7 +166,9 @@ def _replace(schedule: Schedule, event: schedule_event.Replaced, now_ms: int) ->
         due_at_ms=None if state is _PAUSED else now_ms,
         changed_at_ms=now_ms,
     )
-    return ScheduleDecision(put if state is _PAUSED else go_on(put, ticks_of(spec), now_ms), fires)
+    if state is _ACTIVE:
+        put = go_on(put, put.progress, ticks_of(spec), now_ms=now_ms)
+    return ScheduleDecision(put, fires)
 
 
 def _note_ends(

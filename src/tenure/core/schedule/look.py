@@ -33,7 +33,10 @@ from tenure.core.schedule.record import (
 from tenure.core.schedule.ticks import Ticks, between, newest
 from tenure.core.schedule.timing import TickRange, range_of
 
+# Until Python 3.12 members of an enum are found by a Python function.
 _ACTIVE: Final = ScheduleState.ACTIVE
+_TICK: Final = FireKind.TICK
+_ALLOW: Final = Overlap.ALLOW
 
 
 class ScheduleDecision(msgspec.Struct, frozen=True, gc=False):
@@ -65,19 +68,21 @@ def broken(schedule: Schedule, error: str) -> Schedule:
     return replace(schedule, state=ScheduleState.BROKEN, progress=progress, due_at_ms=None)
 
 
-def go_on(schedule: Schedule, ticks: Ticks, now_ms: int, *, pause_ms: int = 0) -> Schedule:
-    """Return an active schedule with the time of its next look, or one that has ended.
+def go_on(
+    schedule: Schedule, progress: Progress, ticks: Ticks, *, now_ms: int, pause_ms: int = 0
+) -> Schedule:
+    """Return an active schedule with its progress and next look, or one that has ended.
 
     The next look comes when ``pause_ms`` are over, or later.
     """
-    progress = schedule.progress
     next_ms = ticks.after(progress.fired_until_ms)
     if progress.buffered_at_ms:
-        look_ms = now_ms + OVERLAP_LOOK_MS
-        next_ms = look_ms if next_ms is None else min(next_ms, look_ms)
+        waiting_ms = now_ms + OVERLAP_LOOK_MS
+        next_ms = waiting_ms if next_ms is None else min(next_ms, waiting_ms)
     if next_ms is None:
-        return replace(schedule, state=ScheduleState.ENDED, due_at_ms=None)
-    return replace(schedule, state=_ACTIVE, due_at_ms=max(next_ms, now_ms + pause_ms))
+        return replace(schedule, state=ScheduleState.ENDED, progress=progress, due_at_ms=None)
+    look_ms = max(next_ms, now_ms + pause_ms)
+    return replace(schedule, state=_ACTIVE, progress=progress, due_at_ms=look_ms)
 
 
 def skipped(
@@ -117,15 +122,18 @@ def fire(schedule: Schedule, event: Looked, ticks: Ticks, now_ms: int) -> Schedu
     """Return what fires at a look, and what does not."""
     view, skips, chosen = _choose(_View(schedule, event, ticks, now_ms))
     waiting_ms = view.schedule.progress.buffered_at_ms
-    queue = [*chosen] if not waiting_ms else [waiting_ms, *chosen]
-    found = _sort(view, [each for each in queue if each not in event.fired])
-    skips += _skip_sorted(view, found)
+    queue = [waiting_ms, *chosen] if waiting_ms else chosen
+    if event.fired:
+        queue = [each for each in queue if each not in event.fired]
+    found = _sort(view, queue)
+    if found.skipped:
+        skips += _skip_sorted(view, found)
     firings = [_fired(view, each) for each in found.firing]
     progress = _advanced(view.schedule.progress, chosen, firings, found.waiting_ms)
     pause_ms = FIRE_PACE_MS * max(1, len(firings))
     is_cancel = found.waiting_ms and schedule.spec.overlap is Overlap.CANCEL_PREVIOUS
     return ScheduleDecision(
-        go_on(replace(view.schedule, progress=progress), ticks, now_ms, pause_ms=pause_ms),
+        go_on(view.schedule, progress, ticks, now_ms=now_ms, pause_ms=pause_ms),
         fires=(*skips, *firings),
         starts=() if event.owner_id else tuple(firings),
         cancel_id=progress.last_task_id if is_cancel else "",
@@ -139,7 +147,7 @@ def _skip_sorted(view: _View, found: _Sorted) -> list[Fire]:
     because it was missed or because the rule was replaced.
     """
     row = sorted(found.skipped)
-    first = int(bool(row) and row[0] == view.schedule.progress.buffered_at_ms)
+    first = int(row[0] == view.schedule.progress.buffered_at_ms)
     return [
         view.skip(TickRange(some[0], some[-1], len(some)), found.reason)
         for some in (row[:first], row[first:])
@@ -151,14 +159,18 @@ def _advanced(
     progress: Progress, chosen: list[int], firings: list[Fire], waiting_ms: int
 ) -> Progress:
     """Return the progress behind the ticks of a look."""
-    if chosen:
-        progress = replace(progress, fired_until_ms=chosen[-1])
-    if firings:
-        last = firings[-1]
-        progress = replace(
-            progress, last_fire_at_ms=last.fire_at_ms, last_task_id=last.task_id or ""
-        )
-    return replace(progress, buffered_at_ms=waiting_ms, is_held=False)
+    until_ms = chosen[-1] if chosen else progress.fired_until_ms
+    if not firings:
+        return replace(progress, fired_until_ms=until_ms, buffered_at_ms=waiting_ms, is_held=False)
+    last = firings[-1]
+    return replace(
+        progress,
+        fired_until_ms=until_ms,
+        last_fire_at_ms=last.fire_at_ms,
+        last_task_id=last.task_id or "",
+        buffered_at_ms=waiting_ms,
+        is_held=False,
+    )
 
 
 def _choose(view: _View) -> tuple[_View, list[Fire], list[int]]:
@@ -169,7 +181,7 @@ def _choose(view: _View) -> tuple[_View, list[Fire], list[int]]:
     schedule, event, ticks, now_ms = view
     mark_ms, until_ms = schedule.progress.fired_until_ms, schedule.progress.chosen_until_ms
     most = MAX_CATCHUP_MAX
-    if schedule.spec.overlap is Overlap.ALLOW:
+    if schedule.spec.overlap is _ALLOW:
         # A live run with the external id changes what the next tick does.
         most = 1 if schedule.spec.target.external_id else event.room
     if mark_ms < until_ms and now_ms - until_ms <= LATE_TICK_MS:
@@ -226,7 +238,7 @@ def _skip_missed(view: _View, *, early_ms: int, begin_ms: int) -> list[Fire]:
 def _sort(view: _View, queue: list[int]) -> _Sorted:
     """Sort ticks by the overlap policy, then by whether a live run has the external id."""
     schedule, event = view.schedule, view.event
-    if schedule.spec.overlap is Overlap.ALLOW:
+    if schedule.spec.overlap is _ALLOW:
         found = _Sorted(queue)
     else:
         found = _part(schedule.spec.overlap, queue, is_free=not event.is_last_live)
@@ -279,5 +291,5 @@ def made(
 
 def _fired(view: _View, at_ms: int) -> Fire:
     schedule, event = view.schedule, view.event
-    planned = Planned(FireKind.TICK, fire_key(schedule.id, at_ms), at_ms)
+    planned = Planned(_TICK, fire_key(schedule.id, at_ms), at_ms)
     return made(schedule, planned, now_ms=view.now_ms, new_id=event.new_id, task_id=event.owner_id)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 
 from tenure.core.instant import instant_text
+from tenure.core.limits import INSTANTS_REMEMBERED_MAX
+
+# Many schedules are due at the same instant.
+_text_of = functools.lru_cache(maxsize=INSTANTS_REMEMBERED_MAX)(instant_text)
 
 
 class FireOrigin(
@@ -22,7 +28,7 @@ def fire_key(schedule_id: str, fire_at_ms: int) -> str:
     >>> fire_key("nightly", 1_700_000_000_000)
     'schedule:nightly:2023-11-14T22:13:20.000Z'
     """
-    return f"schedule:{schedule_id}:{instant_text(fire_at_ms)}"
+    return f"schedule:{schedule_id}:{_text_of(fire_at_ms)}"
 
 
 def trigger_key(schedule_id: str, trigger_id: str) -> str:

@@ -155,6 +155,7 @@ class Progress(
         "pause_note": "n",
         "paused_at_ms": "p",
         "error": "e",
+        "ahead_until_ms": "a",
     },
 ):
     """How far a schedule has come. Short names: it is stored.
@@ -163,7 +164,8 @@ class Progress(
     that waits (``buffered_at_ms``) for the end of ``last_task_id``, the task of the last tick.
     Ticks until ``chosen_until_ms`` were missed and fire one after the other.
     ``failure_count`` counts failed tasks in a row. ``is_held`` says that the namespace was disabled
-    when ticks were due. ``error`` is why the schedule is broken.
+    when ticks were due. ``error`` is why the schedule is broken. Ticks that are not decided may
+    have fired until ``ahead_until_ms``: by a backfill, or by an earlier schedule with the same id.
     """
 
     fired_until_ms: int = 0
@@ -176,9 +178,20 @@ class Progress(
     pause_note: str = ""
     paused_at_ms: int = 0
     error: str = ""
+    ahead_until_ms: int = 0
+
+    @property
+    def decided_until_ms(self) -> int:
+        """Return the instant until which nothing can fire any more: a tick that waits can."""
+        if not self.buffered_at_ms:
+            return self.fired_until_ms
+        return min(self.fired_until_ms, self.buffered_at_ms - 1)
 
 
 NO_PROGRESS: Final = Progress()
+# Until Python 3.12 members of an enum are found by a Python function.
+_ACTIVE: Final = ScheduleState.ACTIVE
+_BROKEN: Final = ScheduleState.BROKEN
 
 
 class Schedule(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -200,9 +213,8 @@ class Schedule(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def __post_init__(self) -> None:
         """Assert what holds for every schedule."""
-        is_active = self.state is ScheduleState.ACTIVE
-        assert (self.due_at_ms is not None) == is_active
-        assert bool(self.progress.error) == (self.state is ScheduleState.BROKEN)
+        assert (self.due_at_ms is not None) == (self.state is _ACTIVE)
+        assert bool(self.progress.error) == (self.state is _BROKEN)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -224,6 +236,9 @@ class FireKind(enum.StrEnum):
     SKIPPED = "skipped"
 
     __hash__ = str.__hash__
+
+
+_SKIPPED: Final = FireKind.SKIPPED
 
 
 class SkipReason(enum.StrEnum):
@@ -278,7 +293,7 @@ class Fire(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def __post_init__(self) -> None:
         """Assert what holds for every fire."""
-        is_skipped = self.kind is FireKind.SKIPPED
+        is_skipped = self.kind is _SKIPPED
         assert (self.task_id is None) == is_skipped
         assert (self.reason is not None) == is_skipped
         assert (self.outcome is None) == (self.settled_at_ms is None)

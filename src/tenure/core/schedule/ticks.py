@@ -149,6 +149,7 @@ def _of_cron(text: str, zone: str) -> CronTicks:
     return ticks
 
 
+@functools.lru_cache(maxsize=RULES_REMEMBERED_MAX, typed=True)
 def of_interval(every_ms: int, offset_ms: int = 0) -> IntervalTicks:
     """Return the ticks of an interval, such as 300,000 with 60,000: one minute past each fifth.
 

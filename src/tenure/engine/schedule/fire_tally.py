@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tenure.core.schedule.record import FireKind
 from tenure.engine.latencies import Latencies
 from tenure.store.table.schedule import ScheduleRows
+
+# Until Python 3.12 members of an enum are found by a Python function.
+_TICK: Final = FireKind.TICK
 
 
 class FireTally:
@@ -21,4 +26,4 @@ class FireTally:
         for fire in fires:
             result = (fire.reason or fire.kind).value
             self.results[result] = self.results.get(result, 0) + fire.count
-        self.lateness.add([each.lateness_ms for each in fires if each.kind is FireKind.TICK])
+        self.lateness.add([each.lateness_ms for each in fires if each.kind is _TICK])

@@ -22,6 +22,9 @@ from tenure.errors import Rejection
 from tenure.store.table.fire import ScheduleKey
 
 log = structlog.get_logger("tenure.engine")
+# Until Python 3.12 members of an enum are found by a Python function.
+_BROKEN: Final = ScheduleState.BROKEN
+_NONE: Final[frozenset[int]] = frozenset()
 _OUTCOMES: Final = {
     TaskState.SUCCEEDED: FireOutcome.SUCCEEDED,
     TaskState.FAILED: FireOutcome.FAILED,
@@ -31,14 +34,15 @@ _OUTCOMES: Final = {
 
 def fire_schedules(ws: WorkingSet, command: c.FireSchedules) -> c.FireRound:
     """Look at schedules that are due, until as much has fired as one round may."""
-    work, ends_at_mono_ms = ws.schedules.work, ws.clock.monotonic_ms() + FIRE_ROUND_MS_MAX
+    schedules, ends_at_mono_ms = ws.schedules, ws.clock.monotonic_ms() + FIRE_ROUND_MS_MAX
+    work = schedules.work
     room, room_bytes = command.fires_max, FIRED_BYTES_MAX
     count = 0
     for key in work.due:
         if room <= 0 or room_bytes <= 0 or ws.clock.monotonic_ms() >= ends_at_mono_ms:
             break
         count += 1
-        schedule = ws.schedules.get(key)
+        schedule = schedules.get(key)
         if schedule is None or not _is_due(ws, schedule):
             continue
         size = len(schedule.spec.target.input or b"")
@@ -53,7 +57,7 @@ def fire_schedules(ws: WorkingSet, command: c.FireSchedules) -> c.FireRound:
 
 def _is_due(ws: WorkingSet, schedule: Schedule) -> bool:
     """Tell whether a schedule is still due after earlier commands of the batch."""
-    if schedule.state is ScheduleState.BROKEN and schedule.key in ws.schedules.loaded:
+    if schedule.state is _BROKEN and schedule.key in ws.schedules.loaded:
         # It was due, and cannot be read here.
         return schedule is ws.schedules.loaded[schedule.key]
     return schedule.due_at_ms is not None and schedule.due_at_ms <= ws.now_ms
@@ -61,21 +65,23 @@ def _is_due(ws: WorkingSet, schedule: Schedule) -> bool:
 
 def _look(ws: WorkingSet, schedule: Schedule, room: int) -> ScheduleDecision:
     """Decide what fires. Whatever goes wrong with one schedule stops no other."""
-    if schedule.state is ScheduleState.BROKEN:
+    if schedule.state is _BROKEN:
         return ScheduleDecision(schedule)
-    last = ws.tasks.get((schedule.namespace, schedule.progress.last_task_id))
+    namespace = schedule.namespace
+    last = ws.tasks.get((namespace, schedule.progress.last_task_id))
+    fired = ws.schedules.work.ticks.get(schedule.key)
     event = schedule_event.Looked(
         new_id=ws.clock.new_id,
         room=room,
-        is_disabled=schedule.namespace in ws.namespaces.disabled,
+        is_disabled=namespace in ws.namespaces.disabled,
         is_last_live=last is not None and last.state not in TERMINAL,
-        fired=frozenset(ws.schedules.work.ticks.get(schedule.key, ())),
+        fired=frozenset(fired) if fired else _NONE,
         owner_id=live_owner_id(ws, schedule),
     )
     try:
         decision = schedule_rules.decide(schedule, event, ws.now_ms)
     except Exception as error:
-        log.exception("schedule.failed", namespace=schedule.namespace, schedule=schedule.id)
+        log.exception("schedule.failed", namespace=namespace, schedule=schedule.id)
         found = schedule_event.BreakFound(f"{type(error).__name__}: {error}")
         decision = schedule_rules.decide(schedule, found, ws.now_ms)
     # It is active, which every look accepts.
@@ -85,8 +91,9 @@ def _look(ws: WorkingSet, schedule: Schedule, room: int) -> ScheduleDecision:
 
 def _apply(ws: WorkingSet, decision: ScheduleDecision) -> None:
     schedule = decision.schedule
-    ws.schedules.put(schedule)
-    ws.schedules.work.appended += decision.fires
+    schedules = ws.schedules
+    schedules.put(schedule)
+    schedules.work.appended += decision.fires
     for fire in decision.starts:
         start(ws, schedule, fire)
     if decision.cancel_id:

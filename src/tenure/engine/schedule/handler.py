@@ -29,6 +29,7 @@ from tenure.engine.schedule import command as c
 from tenure.engine.schedule.start import launch
 from tenure.engine.task.handler import not_found
 from tenure.errors import AlreadyExists, InvalidArgument, PayloadTooLarge, RateLimited, Rejection
+from tenure.store.table.fire import ScheduleKey
 
 # Schedules of a full namespace are removed by people.
 _FULL_RETRY_MS: Final = 60_000
@@ -88,11 +89,22 @@ def _create(
         namespace=namespace,
         schedule_id=command.schedule_id or ws.clock.new_id(),
         now_ms=ws.now_ms,
+        ahead_until_ms=_ahead_ms(ws, (namespace, command.schedule_id)),
     )
     ws.schedules.add(new)
     work.more[namespace] = work.more.get(namespace, 0) + 1
     _record(ws, AuditAction.SCHEDULE_PUT, command.actor, new, spec.target.type)
     return c.Stored(new, is_new=True, is_changed=True)
+
+
+def _ahead_ms(ws: WorkingSet, key: ScheduleKey) -> int:
+    """Return until when ticks after now may have fired: the clock can have been ahead before."""
+    newest_ms = max(ws.schedules.work.ticks.get(key, ()), default=0)
+    removed = ws.schedules.removed.get(key)
+    if removed is not None:
+        progress = removed.progress
+        newest_ms = max(newest_ms, progress.fired_until_ms, progress.ahead_until_ms)
+    return newest_ms if newest_ms > ws.now_ms else 0
 
 
 def delete_schedule(ws: WorkingSet, command: c.DeleteSchedule) -> Schedule:
@@ -159,11 +171,21 @@ def backfill_schedule(ws: WorkingSet, command: c.BackfillSchedule) -> c.Backfill
     ]
     work.appended += started
     work.ticks.setdefault(schedule.key, []).extend(missing)
+    _note_ahead(ws, schedule, missing)
     if started:
         detail = f"{len(started)} ticks"
         _record(ws, AuditAction.SCHEDULE_BACKFILL, command.actor, schedule, detail)
     known = [fire_key(schedule.id, each) for each in ticks if each in fired]
     return c.Backfilled(tuple(started), tuple(known))
+
+
+def _note_ahead(ws: WorkingSet, schedule: Schedule, started: list[int]) -> None:
+    """Let looks search for ticks that fire here before they are decided."""
+    progress = schedule.progress
+    newest_ms = started[-1] if started else 0
+    if newest_ms > max(progress.decided_until_ms, progress.ahead_until_ms):
+        ahead = replace(progress, ahead_until_ms=newest_ms)
+        ws.schedules.put(replace(schedule, progress=ahead))
 
 
 def _launched(ws: WorkingSet, schedule: Schedule, planned: Planned) -> Fire:

@@ -12,7 +12,9 @@ def put_schedule(needs: RowSets, command: c.CreateSchedule | c.PutSchedule) -> N
     """Lock the schedule, if it exists, and how many its namespace has."""
     schedules = needs.schedules
     if command.schedule_id:
-        schedules.wanted.add((command.namespace, command.schedule_id))
+        key = (command.namespace, command.schedule_id)
+        schedules.wanted.add(key)
+        schedules.work.creating.add(key)
     schedules.work.counted.add(command.namespace)
     needs.namespaces.wanted.add(command.namespace)
 

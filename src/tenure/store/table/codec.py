@@ -69,6 +69,10 @@ def spec_to(spec: Spec) -> tuple[Spec, bytes, int]:
     """Encode a spec, once for all tasks that share it; the entry keeps its identity unique."""
     known = _spec_bytes.get(id(spec))
     if known is None:
+        if spec.idempotency_key:
+            # It is the only task with this spec.
+            data = _encode(spec)
+            return spec, data, checksum(data)
         if len(_spec_bytes) >= SPECS_REMEMBERED_MAX:
             _spec_bytes.clear()
         data = _encode(spec)

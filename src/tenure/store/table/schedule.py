@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from tenure.core.limits import BACKFILL_SEEN_MAX, FIRES_AHEAD_MAX
+from tenure.core.limits import BACKFILL_SEEN_MAX, FIRES_AHEAD_MAX, TICKS_END_MS
 from tenure.core.schedule.record import (
     Fire,
     Overlap,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tenure.store.table.lock_order import RowSets
 
 UNREADABLE: Final = "The stored content cannot be read by this server; a newer one may have put it."
+# Until Python 3.12 members of an enum are found by a Python function.
+_ALLOW: Final = Overlap.ALLOW
 _STATES: Final = {each.value: each for each in ScheduleState}
 _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(ScheduleSpec).decode
@@ -56,7 +58,7 @@ def _schedule_from(row: AnyRow) -> Schedule:
                 rule=Rule(), target=Target(type=task_type, queue="unknown", spec=Spec())
             ),
             state=ScheduleState.BROKEN,
-            progress=Progress(error=UNREADABLE),
+            progress=Progress(error=UNREADABLE, ahead_until_ms=TICKS_END_MS),
             created_at_ms=created,
             changed_at_ms=changed,
             version=version,
@@ -176,8 +178,9 @@ class ScheduleWork(msgspec.Struct):
     """What commands about schedules need beside named rows, and what was found.
 
     ``due_max`` due ones are locked, or those of ``only`` that are due, or ``active_max`` active
-    ones of ``active_of`` behind an id. Named ones of ``starting`` may start tasks now. ``counted``
-    are namespaces that get more schedules.
+    ones of ``active_of`` behind an id. Named ones of ``starting`` may start tasks now; those of
+    ``creating`` are created if they do not exist. ``counted`` are namespaces that get more
+    schedules.
     ``fire_keys`` and ``of_tasks`` name fires; ``searches`` ticks that have fired. The fires of a
     batch are appended, and the ends of ``settled`` ones filled in.
     """
@@ -187,6 +190,7 @@ class ScheduleWork(msgspec.Struct):
     active_of: tuple[str, str] | None = None
     active_max: int = 0
     starting: set[ScheduleKey] = msgspec.field(default_factory=set)
+    creating: set[ScheduleKey] = msgspec.field(default_factory=set)
     counted: set[str] = msgspec.field(default_factory=set)
     fire_keys: set[tuple[str, str]] = msgspec.field(default_factory=set)
     of_tasks: set[tuple[str, str]] = msgspec.field(default_factory=set)
@@ -222,7 +226,7 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
     __slots__ = ("_work",)
 
     table = Table(
-        operator.attrgetter("key"),
+        operator.attrgetter("namespace", "id"),
         load=lock_schedules,
         insert=insert_schedules,
         update=update_schedules,
@@ -257,6 +261,7 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
         work = self._work
         if work is None:
             return
+        now_ms: int | None = None
         if work.due_max:
             now_ms = await tx.now_ms()
             if work.only is None:
@@ -264,13 +269,14 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
             else:
                 found = await load_named(tx, work.only, now_ms=now_ms)
             work.due = [self.take(each) for each in found]
-            work.searches += [_search(each, now_ms) for each in found]
+            work.searches += [_search(each, now_ms) for each in found if _is_ahead(each)]
         if work.active_of is not None:
             namespace, after_id = work.active_of
             active = await load_active(tx, namespace, after_id=after_id, amount=work.active_max)
             work.active = [self.take(each) for each in active]
         if self.loaded:
-            rows.note_locked()
+            # Due ones are locked without waiting: the time is as it was read before.
+            rows.note_locked(now_ms)
         self._want_more(rows)
         await self._look_up(tx)
 
@@ -285,7 +291,7 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
         for key in work.due:
             if key[0] not in rows.namespaces.known:
                 rows.namespaces.wanted.add(key[0])
-            if self[key].progress.last_task_id and self[key].spec.overlap is not Overlap.ALLOW:
+            if self[key].progress.last_task_id and self[key].spec.overlap is not _ALLOW:
                 self._want_last(rows, self[key])
 
     def _want_last(self, rows: RowSets, schedule: Schedule) -> None:
@@ -300,14 +306,25 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
             names = [(each,) for each in sorted(work.counted)]
             rows = cast("Sequence[AnyRow]", await tx.each("lock_schedule_counts", names))
             work.counts = {row[0]: row[1] for row in rows}
-        if work.searches:
-            # A backfill has to know all that have fired in its range.
-            amount = max(FIRES_AHEAD_MAX, BACKFILL_SEEN_MAX + 1 if work.starting else 0)
-            work.ticks = await find_ticks(tx, work.searches, amount=amount)
+        if work.searches or work.creating:
+            await self._find_ticks(tx)
         if work.fire_keys:
             work.note_known(await find_fires(tx, work.fire_keys))
         if work.of_tasks:
             work.note_open(await find_open_fires(tx, work.of_tasks))
+
+    async def _find_ticks(self, tx: Tx) -> None:
+        """Read which ticks have fired, and the newest one of schedules that are created."""
+        work = self.work
+        if work.searches:
+            # A backfill has to know all that have fired in its range.
+            amount = max(FIRES_AHEAD_MAX, BACKFILL_SEEN_MAX + 1 if work.starting else 0)
+            work.ticks = await find_ticks(tx, work.searches, amount=amount)
+        newest = [
+            TickSearch(key, 0, TICKS_END_MS) for key in sorted(work.creating) if key not in self
+        ]
+        if newest:
+            work.ticks |= await find_ticks(tx, newest, amount=1)
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Write schedules, how many there are, and fires."""
@@ -338,9 +355,12 @@ class ScheduleRows(RowSet[ScheduleKey, Schedule]):
             self.removed[schedule.key] = self.loaded[schedule.key]
 
 
+def _is_ahead(schedule: Schedule) -> bool:
+    """Tell whether ticks may have fired that the schedule has not decided; few ever have."""
+    return schedule.progress.ahead_until_ms > schedule.progress.decided_until_ms
+
+
 def _search(schedule: Schedule, now_ms: int) -> TickSearch:
-    """Return where ticks may have fired of which the schedule does not know: by a backfill."""
-    progress = schedule.progress
-    waiting_ms = progress.buffered_at_ms or progress.fired_until_ms + 1
-    after_ms = min(progress.fired_until_ms, waiting_ms - 1)
+    """Return where ticks may have fired that the schedule has not decided."""
+    after_ms = schedule.progress.decided_until_ms
     return TickSearch(schedule.key, after_ms, max(after_ms, now_ms))
