@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from msgspec.structs import replace
 
 from tenure.core.endpoint.record import Endpoint, Pause
@@ -30,6 +32,8 @@ def after(endpoint: Endpoint, delivery: Delivery, now_ms: int) -> Endpoint:
             until_ms = now_ms + held_ms if held_ms else endpoint.held_until_ms
             failed = _with_error(endpoint, delivery, now_ms, held_until_ms=until_ms)
             return replace(failed, failure_count=count)
+        case _:
+            assert_never(delivery.verdict)
 
 
 def hold_ms(failure_count: int) -> int:

@@ -21,7 +21,7 @@ FIRE_PACE_MS: Final = 50
 FIRED_BYTES_MAX: Final = 16 * MIB
 FIRE_TRANSACTIONS_MAX: Final = 20
 # After this time a transaction leaves the rest to the next one: the lane serves others in between.
-FIRE_ROUND_MS_MAX: Final = 100
+FIRE_ROUND_MS_MAX: Final = 40
 # Missed ticks that fire. The newest one fires in any case if it is only this late: a server that
 # was busy or restarted has not missed it.
 MAX_CATCHUP: Final = 100
