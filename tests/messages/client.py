@@ -205,12 +205,12 @@ def cancelled_late(scene: Scene) -> str:
 
 
 @mistake(_SECTION, "A schedule without a rule", 'Schedule(zone="Europe/Berlin")')
-def no_rule(_: Scene) -> str:
+def schedule_without_rule(_: Scene) -> str:
     return raised(lambda: Schedule(zone="Europe/Berlin"))
 
 
 @mistake(_SECTION, "A rule with a mistake", 'client.schedules.put("x", "0 25 * * *", greet, "Ann")')
-def bad_rule(scene: Scene) -> str:
+def schedule_with_bad_rule(scene: Scene) -> str:
     return raised(lambda: scene.client.schedules.put("x", "0 25 * * *", greet, "Ann"))
 
 

@@ -30,10 +30,10 @@ PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in
 INTEGERS: Final = re.compile(
     r"_ms$|_count$|_checksum$|_max$|_min$|^(completed|failed|line|priority|attempt|version|worker_version|session_no|slots|pid|number"
     r"|token|amount|day|before_day|timeline|pos|after_pos|upto_pos|old_day|seen|no|first_no|kind|total_bytes"
-    r"|call_index|total|spawned)$"
+    r"|call_index|total|spawned|count|more)$"
 )
 IDS: Final = re.compile(
-    r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id|parent_id|(old_)?journal_id"
+    r"^(id|task_id|after_task_id|worker_id|server_id|before_id|after_id|mark_id|parent_id|(old_)?journal_id"
     r"|group_id|run_id|owner_id)$"
 )
 BLOBS: Final = frozenset(
@@ -68,6 +68,11 @@ TEXTS: Final = {
     "scope": "[]",
     "keep": "[]",
 }
+# What a name of a parameter means in one statement only.
+BY_STATEMENT: Final[dict[str, dict[str, object]]] = {
+    "insert_fires": {"kind": "tick", "outcome": None, "settled_at_ms": None, "reason": None},
+    "settle_fires": {"outcome": "succeeded"},
+}
 # How many of the last parameters are the same for all rows.
 SHARED: Final = {
     "count_depths": 1,
@@ -81,6 +86,8 @@ SHARED: Final = {
     "read_children": 1,
     "count_parked_runs": 1,
     "list_oldest_runs": 1,
+    "find_ticks": 1,
+    "load_named_schedules": 1,
 }
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})
@@ -99,6 +106,10 @@ def dummy(name: str, parameter: str) -> object:
         return 9_999
     if parameter == "secret_digest":
         return DIGEST
+    if name in BY_STATEMENT and parameter in BY_STATEMENT[name]:
+        return BY_STATEMENT[name][parameter]
+    if parameter == "state" and name.endswith("_schedules"):
+        return "active"
     if parameter in TEXTS:
         is_finished = parameter == "state" and name in {"insert_history", "finish_tasks"}
         return "succeeded" if is_finished else TEXTS[parameter]
