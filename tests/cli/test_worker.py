@@ -69,7 +69,9 @@ def test_80_columns_show_short_ids_and_leave_out_what_matters_least(
     assert header.split()[:6] == ["WORKER", "NAME", "QUEUE", "STATUS", "HEALTH", "RUNNING"]
     assert "STOP" in header
     assert row.startswith(f"{worker.worker_id[-8:]}  host:7  {queue}  ONLINE  HEALTHY  0/2")
-    assert re.fullmatch(r"Hidden columns: .*VERSION\. Use a wider terminal, or -o json\.", hidden)
+    assert re.fullmatch(
+        r"Hidden columns: .*VERSION, ADDRESS\. Use a wider terminal, or -o json\.", hidden
+    )
     with Terminal("tasks", "ls", "--queue", queue, env=environment, columns=80) as terminal:
         assert terminal.exit_code() == 0
     assert task_id in terminal.said

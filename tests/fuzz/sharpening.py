@@ -77,7 +77,8 @@ class Pool(msgspec.Struct):
             "taskId": self.task_ids,
             "workerId": self.worker_ids,
             "keyId": self.key_ids,
-            "scheduleId": [*_SCHEDULES, *_NAMES[-3:]],
+            # An empty one is another path.
+            "scheduleId": [*_SCHEDULES, *filter(None, _NAMES[-3:])],
             "queue": list(_NAMES[:5]),
             "tenant": [tenant],
             "workspace": [workspace],

@@ -166,7 +166,9 @@ class ServedProcess(WorkerProcess):
             if not held.asked_at_ms:
                 held.asked_at_ms = held.heard_at_ms = now_ms
         beats, self._beats = self._beats, {}
-        self._beaten[call.call_no] = [(self.held[ref], now_ms) for ref in beats if ref in self.held]
+        # What is asked for again counts from the answer that a later call acknowledges.
+        told = [ref for ref in (*beats, *waiting) if ref in self.held]
+        self._beaten[call.call_no] = [(self.held[ref], now_ms) for ref in told]
         return CallAnswer(
             worker_id=call.worker_id,
             call_no=call.call_no,

@@ -147,7 +147,8 @@ def as_taken(name: str, columns: tuple[Any, ...], *shared: object) -> tuple[obje
 
 
 def claim_parameters(mark_run_at_ms: int, mark_id: str) -> tuple[object, ...]:
-    return ([NAMESPACE], [QUEUE], ["mail"], [1], [5], [5], [mark_run_at_ms], [mark_id], [CLAIMED])
+    probe = ([NAMESPACE], [QUEUE], ["mail"], [1], [5], [5], [mark_run_at_ms], [mark_id], [CLAIMED])
+    return (*probe, [True])
 
 
 def _value(column: str) -> object:

@@ -339,6 +339,6 @@ async def test_workers_that_claim_to_be_more_than_is_allowed(stand: BothEdges) -
         ({"max_concurrent": limits.WORKER_SLOTS_MAX + 1}, "max_concurrent"),
         ({"workflow_types": many}, "workflow_types"),
         ({"hostname": "x" * 1_025}, "hostname"),
-        ({"mode": worker_pb2.WORKER_MODE_SERVED}, "mode"),
+        ({"mode": worker_pb2.WORKER_MODE_SERVED}, "address"),
     ):
         assert await stand.grpc(stand.wire.register(**fields)) == invalid(field)[1]

@@ -34,7 +34,7 @@ def name_endpoint(
 ) -> None:
     """Check the id of an endpoint."""
     check_namespace(command.namespace)
-    checks.worker_id(command.endpoint_id, "endpointId")
+    checks.worker_id(command.endpoint_id, "id")
 
 
 def drive_endpoint(command: c.TakeEndpoint | c.ReportDelivery) -> None:

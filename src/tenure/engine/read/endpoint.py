@@ -26,7 +26,7 @@ class EndpointView(msgspec.Struct, frozen=True, gc=False):
 
 async def get_endpoint(store: Store, *, namespace: str, name: str) -> EndpointView:
     """Return an endpoint by its name."""
-    namespace, name = check.namespace(namespace), check.name(name, "endpoint")
+    namespace, name = check.namespace(namespace), check.name(name, "name")
 
     async def body(tx: Tx) -> EndpointView:
         found = await endpoint_table.find_endpoint(tx, namespace=namespace, name=name)
