@@ -67,18 +67,6 @@ def _seat_without_fence(original: Function) -> Function:
     return changed
 
 
-def _outbox_instead_of_rows(original: Function) -> Function:
-    """Carry everything once: what a failed call carried is gone."""
-
-    def changed(self: Any) -> Any:
-        load = original(self)
-        self._drop([TaskRef(each.id, each.attempt) for each in load.tasks])
-        self._cancel.clear()
-        return load
-
-    return changed
-
-
 def _clock_extended_by_every_call(_original: Function) -> Function:
     """Take a call for a sign that the last answer has arrived."""
 
@@ -95,7 +83,6 @@ def mutants() -> list[Mutant]:
         m("kill_without_attempt", ServedContent, "_kills", _kill_without_attempt, SERVED),
         m("ack_before_commit", ServedAnswer, "_finish", _ack_before_commit, CRASHING),
         m("seat_without_fence", WorkingSet, "apply_worker", _seat_without_fence, OWNERS),
-        m("outbox_instead_of_rows", ServedContent, "next", _outbox_instead_of_rows, SERVED),
         m(
             "clock_extended_by_every_call",
             ServedProcess,
